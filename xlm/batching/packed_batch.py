@@ -1,0 +1,57 @@
+"""What a model is fed: sequences laid end to end, no padding anywhere.
+
+Shapes: T tokens, S sequences, P predictions (positions whose original piece is to be predicted).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+# Codes of `sequence_objective` and `prediction_objective`, in the order of metrics tables.
+OBJECTIVES: tuple[str, ...] = ("mlm", "tlm", "contrastive")
+OBJECTIVE_CODE = {name: code for code, name in enumerate(OBJECTIVES)}
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """One micro-batch. Attention never crosses a boundary of ``cu_seqlens``.
+
+    Contrastive sequences come in twos: source, then its translation, with the same ``pair_key`` and
+    ``pair_index``; on other sequences both are -1. ``pair_index`` numbers a pair within the global
+    batch, so that the logical group of negatives is the same for any number of ranks.
+    """
+
+    input_ids: Tensor  # [T] int64
+    position_ids: Tensor  # [T] int64
+    token_type_ids: Tensor  # [T] int64
+    language_ids: Tensor  # [T] int64, index into the data plan's languages
+    cu_seqlens: Tensor  # [S + 1] int32, starts with 0, ends with T
+    predict_positions: Tensor  # [P] int64, index into tokens
+    labels: Tensor  # [P] int64, original pieces
+    prediction_objective: Tensor  # [P] int64, codes of OBJECTIVES
+    sequence_objective: Tensor  # [S] int64
+    pair_key: Tensor  # [S] int64
+    pair_index: Tensor  # [S] int64
+    row_id: Tensor  # [S] int64, index of the row within the global batch
+    provenance: tuple[str, ...] = ()  # [S] "corpus#item[start:end]", for people; empty unless asked for
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens T."""
+        return int(self.input_ids.numel())
+
+    @property
+    def sequences(self) -> int:
+        """Number of sequences S."""
+        return int(self.cu_seqlens.numel()) - 1
+
+    def to(self, device: torch.device | str) -> PackedBatch:
+        """Copy the tensors to a device (asynchronously from pinned memory)."""
+        moved = {
+            field.name: value.to(device, non_blocking=True) if isinstance(value := getattr(self, field.name), Tensor) else value
+            for field in fields(self)
+        }
+        return PackedBatch(**moved)

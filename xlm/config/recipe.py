@@ -1,0 +1,211 @@
+"""The recipe: one YAML file that names an experiment completely.
+
+A recipe owns every number of a run (batch sizes, precision, optimizer, schedule, clipping); the
+DeepSpeed file beside it owns only ZeRO, offload and communication (promise 5).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from xlm.config.model import ModelConfig
+from xlm.config.strict import StrictModel
+
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?$")]
+Objective = Literal["mlm", "tlm", "contrastive"]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class TemperatureSampling(StrictModel):
+    """q_i = p_i^alpha / sum_j p_j^alpha over a corpus's size p (XLM, Conneau & Lample 2019)."""
+
+    kind: Literal["temperature"]
+    alpha: Annotated[float, Field(ge=0.0, le=1.0)]
+    unit: Literal["tokens", "rows"] = "tokens"
+
+
+class FixedSampling(StrictModel):
+    """Weights by language, normalised over the languages present."""
+
+    kind: Literal["fixed"]
+    weights: dict[Language, Annotated[float, Field(ge=0.0)]]
+
+
+Sampling = Annotated[TemperatureSampling | FixedSampling, Field(discriminator="kind")]
+
+
+class ObjectiveShare(StrictModel):
+    """How much of a phase an objective gets: rows drawn, and what their loss counts."""
+
+    share: Share
+    loss_weight: Annotated[float, Field(ge=0.0)] = 1.0
+
+
+class Phase(StrictModel):
+    """A stretch of training in which the mixture does not change."""
+
+    name: str
+    steps: Annotated[int, Field(ge=1)]
+    sequence_length: Annotated[int, Field(ge=8, le=8192)]
+    languages: Literal["all"] | tuple[Language, ...] = "all"
+    sampling: Sampling
+    objectives: dict[Objective, ObjectiveShare]
+    mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+
+    @model_validator(mode="after")
+    def _shares_sum_to_one(self) -> Phase:
+        total = sum(objective.share for objective in self.objectives.values())
+        if abs(total - 1.0) > 1e-6:
+            raise ValueError(f"the objective shares of phase '{self.name}' sum to {total:g}; they must sum to 1")
+        return self
+
+
+class CorporaSection(StrictModel):
+    """Where the text comes from."""
+
+    manifest: Path
+    max_documents_per_language: Annotated[int, Field(ge=1)] | None = None
+
+
+class IntentsSection(StrictModel):
+    """Intent classification from sentence templates."""
+
+    sentences_per_template: Annotated[int, Field(ge=1)] = 4
+    dev_share: Share = 0.15
+    test_share: Share = 0.25
+    shown_only_languages: tuple[Language, ...] = ()
+
+
+class RetrievalSection(StrictModel):
+    """Held-out translation pairs; a pool is min(max_pool, pool_share x distinct English strings)."""
+
+    max_pool: Annotated[int, Field(ge=2)] = 2000
+    pool_share: Share = 0.1
+    dev_pool: Annotated[int, Field(ge=2)] = 200
+
+
+class TasksSection(StrictModel):
+    """Evaluation sets, drawn before the corpus is cleaned, frozen by a seed."""
+
+    seed: int
+    languages: tuple[Language, ...]
+    intents: IntentsSection = IntentsSection()
+    retrieval: RetrievalSection = RetrievalSection()
+
+
+class ShardsSection(StrictModel):
+    """How the corpus is cut into token shards and row plans."""
+
+    items_per_shard: Annotated[int, Field(ge=1)] = 200_000
+    variants: Annotated[int, Field(ge=1)] = 1
+
+
+class AlignedInitialisation(StrictModel):
+    """Token embeddings from the truncated SVD of pieces x aligned strings."""
+
+    kind: Literal["aligned"]
+    scale: Annotated[float, Field(gt=0.0)] = 0.3
+    singular_value_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+
+
+class RandomInitialisation(StrictModel):
+    """Token embeddings from the model's published initialisation."""
+
+    kind: Literal["random"]
+
+
+class OptimizerSection(StrictModel):
+    """AdamW with decoupled weight decay; none on norms, biases and embeddings' positions."""
+
+    kind: Literal["adamw"] = "adamw"
+    learning_rate: Annotated[float, Field(gt=0.0)]
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0.0)] = 1e-6
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
+    token_embedding_learning_rate_scale: Annotated[float, Field(ge=0.0)] = 1.0
+
+
+class ScheduleSection(StrictModel):
+    """The learning rate, a function of the step alone."""
+
+    kind: Literal["linear", "cosine", "constant", "inverse_square_root"] = "linear"
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    final_share: Share = 0.0
+
+
+class ContrastiveSection(StrictModel):
+    """InfoNCE over mean-pooled sentences (van den Oord et al. 2018), both directions."""
+
+    temperature: Annotated[float, Field(gt=0.0)] = 0.05
+    # "hidden": pool the final hidden states; the projection is the identity.
+    pooling: Literal["mean"] = "mean"
+
+
+class CheckpointSection(StrictModel):
+    """When to save and what to keep."""
+
+    every_steps: Annotated[int, Field(ge=1)] = 500
+    keep_last: Annotated[int, Field(ge=1)] = 2
+
+
+class TrainingSection(StrictModel):
+    """Everything the trainer needs beside the phases."""
+
+    tokens_per_step: Annotated[int, Field(ge=1)]
+    micro_batch_tokens: Annotated[int, Field(ge=1)]
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    optimizer: OptimizerSection
+    schedule: ScheduleSection = ScheduleSection()
+    gradient_clipping: Annotated[float, Field(ge=0.0)] = 1.0
+    contrastive: ContrastiveSection = ContrastiveSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+    log_every_steps: Annotated[int, Field(ge=1)] = 10
+    process_group_timeout_s: Annotated[int, Field(ge=10)] = 300
+
+
+class EvaluationSection(StrictModel):
+    """The zero-shot protocol: train on English, choose on English dev, score every language."""
+
+    seeds: tuple[int, ...] = (1, 2, 3)
+    layers: tuple[int, ...] | Literal["final"] = "final"
+    probe_penalties: tuple[float, ...] = (0.1, 1.0, 10.0)
+    finetune_learning_rates: tuple[float, ...] = (5e-4,)
+    finetune_epochs: Annotated[int, Field(ge=1)] = 5
+    finetune_batch_size: Annotated[int, Field(ge=1)] = 32
+    freeze_token_embeddings: bool = True
+    bootstrap_samples: Annotated[int, Field(ge=100)] = 2000
+    # Means that the report's summary quotes: the eight languages of the required result.
+    mean_languages: tuple[Language, ...] = ()
+    code_switching_rates: tuple[Share, ...] = (0.25, 0.5)
+    code_switching_languages: tuple[Language, ...] = ()
+
+
+class Recipe(StrictModel):
+    """One complete, named experiment."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    seed: Annotated[int, Field(ge=0)]
+    corpora: CorporaSection
+    vocabulary: Path
+    tasks: TasksSection | None = None
+    shards: ShardsSection = ShardsSection()
+    embeddings: Annotated[AlignedInitialisation | RandomInitialisation, Field(discriminator="kind")]
+    model: ModelConfig
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    training: TrainingSection
+    evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="after")
+    def _phases_have_distinct_names(self) -> Recipe:
+        names = [phase.name for phase in self.phases]
+        if len(set(names)) != len(names):
+            raise ValueError("two phases have the same name; give each its own")
+        return self
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of all phases together."""
+        return sum(phase.steps for phase in self.phases)

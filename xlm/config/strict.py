@@ -1,0 +1,173 @@
+"""Read a YAML file into a frozen pydantic model; every mistake is one sentence with file and line."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, Union
+
+import pydantic
+import yaml
+
+from xlm.errors import UserError, suggest
+
+Model = TypeVar("Model", bound="StrictModel")
+Location = tuple[str | int, ...]
+
+
+class StrictModel(pydantic.BaseModel):
+    """Base of all configuration: unknown keys are errors and values never change after loading."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def load_config(model: type[Model], path: Path | str, overrides: Sequence[str] = ()) -> Model:
+    """Read ``path`` as YAML, apply ``a.b=c`` overrides, and validate it as ``model``.
+
+    Raises UserError (with file, line and a suggestion) for a missing file, broken YAML, an unknown
+    key, a missing key or a value that is not allowed.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError("this file does not exist; check the path, it is relative to the working folder.", file=path) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"not valid UTF-8 at byte {error.start}; save the file as UTF-8.", file=path) from None
+    except OSError as error:
+        raise UserError(f"cannot be read ({error.strerror}).", file=path) from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "cannot be parsed"
+        raise UserError(f"not valid YAML ({problem}).", file=path, line=mark.line + 1 if mark else None) from None
+    if not isinstance(data, dict):
+        raise UserError("a mapping of keys to values is expected at the top of this file.", file=path)
+    lines = _line_numbers(node)
+    duplicate = _duplicate_key(node)
+    if duplicate is not None:
+        raise UserError(f"key '{duplicate[0]}' is given twice; keep one.", file=path, line=duplicate[1])
+    for override in overrides:
+        apply_override(data, override)
+    try:
+        return model.model_validate(data)
+    except pydantic.ValidationError as error:
+        raise _as_user_error(error, model, path, lines) from None
+
+
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Apply one ``--set a.b=c`` to nested ``data`` in place; list items are addressed by their index."""
+    name, separator, text = override.partition("=")
+    if not separator or not name:
+        raise UserError(f"--set '{override}' is not of the form a.b=value.")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UserError(f"--set '{override}': the value is not valid YAML.") from None
+    here: Any = data
+    parts = name.split(".")
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(here, list):
+            if not part.isdigit() or int(part) >= len(here):
+                raise UserError(f"--set '{override}': '{part}' is not an index below {len(here)}.")
+            key: Any = int(part)
+        elif isinstance(here, dict):
+            key = part
+            if not last and not isinstance(here.get(key), dict | list):
+                here[key] = {}
+        else:
+            raise UserError(f"--set '{override}': '{'.'.join(parts[:depth])}' holds a single value, not keys.")
+        if last:
+            here[key] = value
+        else:
+            here = here[key]
+
+
+def _line_numbers(node: yaml.Node | None) -> dict[Location, int]:
+    lines: dict[Location, int] = {}
+
+    def walk(current: yaml.Node | None, location: Location) -> None:
+        if isinstance(current, yaml.MappingNode):
+            for key, value in current.value:
+                child = (*location, str(key.value))
+                lines[child] = key.start_mark.line + 1
+                walk(value, child)
+        elif isinstance(current, yaml.SequenceNode):
+            for index, value in enumerate(current.value):
+                lines[(*location, index)] = value.start_mark.line + 1
+                walk(value, (*location, index))
+
+    walk(node, ())
+    return lines
+
+
+def _duplicate_key(node: yaml.Node | None) -> tuple[str, int] | None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                return str(key.value), key.start_mark.line + 1
+            seen.add(key.value)
+            found = _duplicate_key(value)
+            if found:
+                return found
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            found = _duplicate_key(value)
+            if found:
+                return found
+    return None
+
+
+def _as_user_error(error: pydantic.ValidationError, model: type[StrictModel], path: Path, lines: dict[Location, int]) -> UserError:
+    # pydantic reports every problem; the unknown keys explain the missing ones, so they come first.
+    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    problem = problems[0]
+    location: Location = tuple(problem["loc"])
+    shown = location
+    while shown and shown not in lines:
+        shown = shown[:-1]
+    line = lines.get(shown)
+    dotted = ".".join(str(part) for part in location)
+    more = f" ({len(problems) - 1} more problems in this file.)" if len(problems) > 1 else ""
+    if problem["type"] == "extra_forbidden":
+        allowed = _fields_at(model, location[:-1])
+        hint = suggest(str(location[-1]), allowed) or (f"; allowed here: {', '.join(sorted(allowed))}" if allowed else "")
+        return UserError(f"unknown key '{dotted}'{hint}.{more}", file=path, line=line)
+    if problem["type"] == "missing":
+        return UserError(f"key '{dotted}' is missing; add it.{more}", file=path, line=line)
+    message = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
+    shown_value = repr(problem.get("input"))
+    if len(shown_value) > 80 or problem["type"] == "value_error":
+        shown_value = ""
+    found = f" (found {shown_value})" if shown_value else ""
+    prefix = f"'{dotted}': " if dotted else ""
+    return UserError(f"{prefix}{message}{found}.{more}", file=path, line=line)
+
+
+def _fields_at(model: type[StrictModel], location: Location) -> list[str]:
+    """Return the field names allowed at a location, following nested models, lists and tagged unions."""
+    candidates: list[type[StrictModel]] = [model]
+    for part in location:
+        following: list[type[StrictModel]] = []
+        for candidate in candidates:
+            field = candidate.model_fields.get(str(part))
+            if field is not None:
+                following.extend(_models_in(field.annotation))
+        # A list index or a union tag adds a location part without descending into a field.
+        candidates = following or candidates
+    return sorted({name for candidate in candidates for name in candidate.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[StrictModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
+        return [annotation]
+    origin = typing.get_origin(annotation)
+    if origin in (Union, types.UnionType) or origin is not None:
+        return [found for argument in typing.get_args(annotation) for found in _models_in(argument)]
+    return []

@@ -1,0 +1,58 @@
+"""One error type for everything a user can put right, and the door that prints it.
+
+Promise 7: an error is one clear sentence (what was found, what is allowed, how to fix it, file and
+line where there is one) and exit code 2. Anything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+USER_ERROR_EXIT_CODE = 2
+
+
+class UserError(Exception):
+    """A mistake in the user's input, configuration or environment, said in one sentence."""
+
+    def __init__(self, sentence: str, *, file: Path | str | None = None, line: int | None = None) -> None:
+        where = ""
+        if file is not None:
+            where = f"{file}:{line}: " if line is not None else f"{file}: "
+        super().__init__(where + sentence)
+
+
+class NotSupportedYet(UserError):
+    """A declared part of the design that this version does not carry out."""
+
+    def __init__(self, what: str, instead: str, *, file: Path | str | None = None) -> None:
+        super().__init__(f"{what} is not supported yet; {instead}.", file=file)
+
+
+def suggest(found: str, allowed: Iterable[str]) -> str:
+    """Return `` (did you mean 'x'?)`` when an allowed name is close to ``found``, else an empty string."""
+    close = difflib.get_close_matches(found, list(allowed), n=1, cutoff=0.6)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
+    """Decorate a script's ``main``: a `UserError` becomes its sentence on stderr and exit code 2.
+
+    Ctrl-C exits with 130, as a shell expects, and prints what to do next instead of a traceback.
+    """
+
+    @functools.wraps(main)
+    def wrapped() -> None:
+        try:
+            main()
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(USER_ERROR_EXIT_CODE)
+        except KeyboardInterrupt:
+            print("interrupted: run the same command again to continue.", file=sys.stderr)
+            sys.exit(130)
+
+    return wrapped
