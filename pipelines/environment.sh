@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make the virtual environment named in $1 from requirements.lock, unless it already is that.
-# It is built under another name and renamed, so that a killed install leaves nothing that looks complete.
+# The stamp is written last, so that a killed install leaves nothing that looks complete.
 set -euo pipefail
 venv="${1:?usage: environment.sh FOLDER}"
 python="${PYTHON:-python3}"
