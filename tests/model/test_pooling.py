@@ -1,0 +1,34 @@
+"""Mean pooling against a loop."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xlm.model.pooling import mean_pool
+
+
+@given(lengths=st.lists(st.integers(0, 9), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_equals_a_loop_over_sequences(lengths):
+    hidden = torch.randn(sum(lengths), 5, generator=torch.Generator().manual_seed(len(lengths)))
+    pooled = mean_pool(hidden, torch.tensor([0, *lengths]).cumsum(0).int())
+    assert pooled.shape == (len(lengths), 5)
+    for part, vector in zip(hidden.split(lengths) if lengths else [], pooled, strict=True):
+        inside = part[1:-1] if len(part) > 2 else part
+        expected = inside.mean(0) if len(inside) else torch.zeros(5)
+        torch.testing.assert_close(vector, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_gradient_reaches_inner_tokens_equally_and_the_ends_not_at_all():
+    hidden = torch.ones(6, 2, requires_grad=True)
+    mean_pool(hidden, torch.tensor([0, 4, 6]).int()).sum().backward()
+    expected = torch.tensor([0.0, 0.5, 0.5, 0.0, 0.5, 0.5])
+    torch.testing.assert_close(hidden.grad, expected[:, None].expand(6, 2))
+
+
+def test_low_precision_is_summed_in_fp32():
+    # 1 + 1/512 is lost in bf16 sums of this length.
+    hidden = torch.full((1026, 1), 1.0 + 2**-7, dtype=torch.bfloat16)
+    pooled = mean_pool(hidden, torch.tensor([0, 1026]).int())
+    assert pooled.dtype == torch.float32
+    torch.testing.assert_close(pooled, torch.full((1, 1), 1.0 + 2**-7))

@@ -1,0 +1,1 @@
+"""The encoder: embeddings, attention without padding, blocks, heads, pooling, initialisation, presets."""
