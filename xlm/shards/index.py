@@ -1,0 +1,148 @@
+"""What is in a shards folder: `index.json`, parsed. Planning and reports need nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xlm.errors import UserError, suggest
+from xlm.runs.stage import write_json
+from xlm.shards.format import FORMAT_VERSION, Kind
+
+INDEX_FILE = "index.json"
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One token shard: its path inside the shards folder, its items and tokens."""
+
+    path: str
+    items: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class CorpusEntry:
+    """A corpus as it lies in shards; ``tokens`` counts both sides of pairs, without special pieces."""
+
+    name: str
+    kind: Kind
+    languages: tuple[str, ...]
+    items: int
+    tokens: int
+    files: tuple[ShardFile, ...]
+    dropped: Mapping[str, int] = field(default_factory=dict)  # items left out while tokenising, by reason
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One row plan; ``fill`` is used positions over rows x length, special pieces included."""
+
+    corpus: str
+    objective: str
+    length: int
+    variant: int
+    rows: int
+    segments: int
+    fill: float
+    file: str
+    dropped: Mapping[str, int] = field(default_factory=dict)  # items left out of the plan, by reason
+
+
+PlanKey = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """The corpora and row plans of a shards folder."""
+
+    vocabulary_fingerprint: str
+    variants: int
+    corpora: Mapping[str, CorpusEntry]
+    plans: Mapping[PlanKey, PlanEntry]
+
+    @classmethod
+    def load(cls, folder: Path) -> ShardIndex:
+        """Read ``index.json``; raises UserError where it is missing, damaged or of another format version."""
+        path = folder / INDEX_FILE
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError("there are no shards here; build them with pipelines/build_shards.py.", file=path) from None
+        except json.JSONDecodeError as error:
+            raise UserError("this index is damaged; build the shards again.", file=path, line=error.lineno) from None
+        try:
+            version = data["format_version"]
+            if version != FORMAT_VERSION:
+                raise UserError(f"shards of format {version} found, this version reads {FORMAT_VERSION}; build them again.", file=path)
+            plans = [PlanEntry(**plan) for plan in data["plans"]]
+            return cls(
+                vocabulary_fingerprint=data["vocabulary"],
+                variants=data["variants"],
+                corpora={name: _corpus_entry(name, entry) for name, entry in data["corpora"].items()},
+                plans={(plan.corpus, plan.objective, plan.length, plan.variant): plan for plan in plans},
+            )
+        except (KeyError, TypeError, AttributeError):
+            raise UserError("this index is damaged; build the shards again.", file=path) from None
+
+    def save(self, folder: Path) -> None:
+        """Write ``index.json``."""
+        corpora = {name: {key: value for key, value in asdict(entry).items() if key != "name"} for name, entry in self.corpora.items()}
+        data = {
+            "format_version": FORMAT_VERSION,
+            "vocabulary": self.vocabulary_fingerprint,
+            "variants": self.variants,
+            "corpora": corpora,
+            "plans": [asdict(self.plans[key]) for key in sorted(self.plans)],
+        }
+        write_json(folder / INDEX_FILE, data)
+
+    def corpus(self, name: str) -> CorpusEntry:
+        """Return a corpus's entry; raises UserError with the names there are."""
+        if name not in self.corpora:
+            raise UserError(
+                f"the shards hold no corpus '{name}'{suggest(name, self.corpora)}; there are: {', '.join(sorted(self.corpora))}."
+            )
+        return self.corpora[name]
+
+    def of_kind(self, kind: Kind) -> Iterator[CorpusEntry]:
+        """Yield the corpora of a kind, sorted by name."""
+        for name in sorted(self.corpora):
+            if self.corpora[name].kind == kind:
+                yield self.corpora[name]
+
+    def tokens(self, corpus: str) -> int:
+        """Return the tokens of a corpus, special pieces not counted."""
+        return self.corpus(corpus).tokens
+
+    def has_plan(self, corpus: str, objective: str, length: int, variant: int = 0) -> bool:
+        """Return whether rows of this corpus were planned for an objective and a sequence length."""
+        return (corpus, objective, length, variant) in self.plans
+
+    def plan(self, corpus: str, objective: str, length: int, variant: int) -> PlanEntry:
+        """Return a row plan's entry; raises UserError where it was not built."""
+        key = (corpus, objective, length, variant)
+        if key not in self.plans:
+            self.corpus(corpus)
+            raise UserError(
+                f"no rows of '{corpus}' are planned for {objective} at length {length}, variant {variant} "
+                f"(planned: {_planned(self.plans, corpus)}); build the shards again with this recipe."
+            )
+        return self.plans[key]
+
+    def rows(self, corpus: str, objective: str, length: int, variant: int = 0) -> int:
+        """Return the number of rows of a plan; raises UserError where it was not built."""
+        return self.plan(corpus, objective, length, variant).rows
+
+
+def _corpus_entry(name: str, data: Mapping[str, Any]) -> CorpusEntry:
+    fields = {**data, "languages": tuple(data["languages"]), "files": tuple(ShardFile(**file) for file in data["files"])}
+    return CorpusEntry(name=name, **fields)
+
+
+def _planned(plans: Mapping[PlanKey, PlanEntry], corpus: str) -> str:
+    found: Sequence[str] = [f"{objective} {length} v{variant}" for name, objective, length, variant in sorted(plans) if name == corpus]
+    return ", ".join(found) or "nothing"
