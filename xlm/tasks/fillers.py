@@ -1,0 +1,111 @@
+"""What goes into a template's open slots: room names and catalogue strings of the same language.
+
+The package leaves open what a home is like (which rooms, which devices, which items stand on a list).
+Names come from the translation catalogues, where the same name exists in many languages, so that a
+sentence's slots speak its own language. Every slot has a share of the catalogue keys to itself: no string
+that fills an area can fill a device name, in any language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import regex
+
+from xlm.corpora.documents import SentencePair
+from xlm.corpora.fold import fold
+from xlm.seeding import key_int64
+
+# English names of places, looked up in the catalogues for their translations.
+ROOMS = (
+    *("attic", "balcony", "basement", "bathroom", "bedroom", "cellar", "dining room", "garage", "garden", "guest room", "hall"),
+    *("hallway", "kitchen", "laundry room", "library", "living room", "office", "pool", "room", "school", "terrace", "workshop"),
+)
+FEWEST_ROOMS = 3
+
+_NAME = regex.compile(r"[\p{L}\p{M}]+(?:[ '’\-][\p{L}\p{M}]+)*")
+
+
+@dataclass(frozen=True)
+class SlotKind:
+    """What may fill a slot: how many English words the string has, and how many strings are kept."""
+
+    fewest_words: int
+    most_words: int
+    size: int
+
+
+# Order matters: it fixes which share of the keys a slot owns.
+SLOTS: Mapping[str, SlotKind] = {
+    "name": SlotKind(1, 2, 200),
+    "area": SlotKind(1, 2, 40),
+    "floor": SlotKind(1, 1, 20),
+    "zone": SlotKind(1, 2, 40),
+    "timer_name": SlotKind(1, 1, 60),
+    "shopping_list_item": SlotKind(1, 2, 100),
+    "todo_list_item": SlotKind(2, 4, 100),
+    "timer_command": SlotKind(2, 4, 100),
+    "search_query": SlotKind(1, 3, 100),
+    "message": SlotKind(3, 6, 100),
+}
+_MOST_TARGET_WORDS = 7
+_MOST_CHARACTERS = 40
+# Devices before interface strings of any kind, where this corpus has enough of them.
+DEVICE_CORPUS = "homeassistant"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueName:
+    """A short catalogue string in one language, by the key and the folded form of its English."""
+
+    key: str
+    english: str
+    text: str
+    corpus: str
+
+
+def catalogue_names(pairs: Iterable[SentencePair], *, english: bool = False) -> list[CatalogueName]:
+    """Keep the pairs that could name something: letters only, short, translated; one text a key.
+
+    With ``english`` the names are the English sides, for the English sentences.
+    """
+    names: dict[str, CatalogueName] = {}
+    for pair in pairs:
+        text = pair.source if english else pair.target
+        if pair.key in names or len(pair.source) > _MOST_CHARACTERS or len(text) > _MOST_CHARACTERS:
+            continue
+        if not _NAME.fullmatch(pair.source) or not _NAME.fullmatch(text) or text.count(" ") >= _MOST_TARGET_WORDS:
+            continue
+        folded = fold(pair.source)
+        if english or fold(pair.target) != folded:
+            names[pair.key] = CatalogueName(pair.key, folded, text, pair.corpus)
+    return list(names.values())
+
+
+def build_fillers(names: Sequence[CatalogueName], seed: int) -> dict[str, tuple[str, ...]]:
+    """Return texts by slot name: rooms by their English name, everything else by a keyed draw over the keys.
+
+    The order over keys is the same in every language, so two languages share as many names as their
+    catalogues do. Areas that the catalogues do not name are filled up from the slot's own share.
+    """
+    shares: dict[str, list[CatalogueName]] = {slot: [] for slot in SLOTS}
+    rooms: dict[str, str] = {}
+    slots = tuple(SLOTS)
+    places = {fold(room) for room in ROOMS}
+    for name in sorted(names, key=lambda name: (name.corpus != DEVICE_CORPUS, key_int64(seed, "filler order", name.key), name.key)):
+        if name.english in places:
+            rooms.setdefault(name.english, name.text)
+            continue
+        slot = slots[key_int64(seed, "filler slot", name.key) % len(slots)]
+        words = name.english.count(" ") + 1
+        if SLOTS[slot].fewest_words <= words <= SLOTS[slot].most_words:
+            shares[slot].append(name)
+    fillers = {slot: _distinct(name.text for name in shares[slot])[: SLOTS[slot].size] for slot in slots}
+    found = tuple(rooms[place] for place in sorted(rooms))
+    fillers["area"] = found if len(found) >= FEWEST_ROOMS else (found + fillers["area"])[: SLOTS["area"].size]
+    return fillers
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

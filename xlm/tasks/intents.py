@@ -1,0 +1,134 @@
+"""Intent classification drawn from sentence templates: train on English, test on templates never seen.
+
+Sentences of one template differ in a word or a number, so a split by sentence would test memory. The
+split is by template, stratified by label. English has train, dev and test; every other language has dev
+and test only, since the zero-shot protocol takes its labels from English alone. The label set is what the
+package has in English; a sentence of another label cannot be predicted and is dropped and counted.
+
+The text is what a speech recogniser would give: lower case, single spaces, no punctuation outside words
+and numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import regex
+
+from xlm.config.recipe import IntentsSection
+from xlm.seeding import key_digest, keyed_generator
+from xlm.tasks.evaluation_sets import IntentSentence, Split
+from xlm.tasks.grammar import Grammar, Template
+from xlm.tasks.sampling import SentenceSampler, UnfilledTemplateError
+
+_BETWEEN_UNSPACED = regex.compile(r"(?<=[\p{Han}\p{Hiragana}\p{Katakana}])\s+(?=[\p{Han}\p{Hiragana}\p{Katakana}])")
+# Kept: what joins letters and digits (l'heure, living-room, 50-minute, 20.5, 7:30, 1/2), a sign before a number,
+# and % (° is a symbol to Unicode), which are said.
+_PUNCTUATION = regex.compile(
+    r"(?:(?<=[\p{L}\p{M}])['’](?=\p{L})|(?<=[\p{L}\p{M}\p{N}])-(?=[\p{L}\p{N}])|(?<=\d)[.,:/](?=\d)|(?<!\S)-(?=\d)|%)(*SKIP)(*FAIL)|\p{P}"
+)
+_TURKIC = {"tr", "az"}
+
+
+@dataclass(frozen=True)
+class IntentDraw:
+    """A language's sentences, and what was left out, by reason."""
+
+    language: str
+    sentences: tuple[IntentSentence, ...]
+    dropped: Mapping[str, int]
+
+    def class_counts(self) -> dict[str, int]:
+        """Return sentences by label, all splits, most frequent first."""
+        counts = Counter(sentence.label for sentence in self.sentences)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def split_counts(self) -> dict[str, int]:
+        """Return sentences by split."""
+        return dict(sorted(Counter(sentence.split for sentence in self.sentences).items()))
+
+
+def draw_intents(
+    grammar: Grammar, fillers: Mapping[str, Sequence[str]], labels: Sequence[str], section: IntentsSection, seed: int, *, source: bool
+) -> IntentDraw:
+    """Draw at most ``section.sentences_per_template`` sentences a template; ``source`` marks the language with a train split."""
+    dropped: Counter[str] = Counter(grammar.dropped)
+    known = set(labels)
+    templates = [template for template in grammar.templates if template.label in known]
+    if len(templates) < len(grammar.templates):
+        dropped["label unknown in English (templates)"] = len(grammar.templates) - len(templates)
+    splits = split_templates(templates, section, seed, source=source)
+    sampler = SentenceSampler(grammar, fillers)
+    drawn: list[IntentSentence] = []
+    for template in templates:
+        generator = keyed_generator(seed, "intents", template.id)
+        try:
+            raw = sampler.draw_distinct(template, section.sentences_per_template, generator)
+        except UnfilledTemplateError as error:
+            dropped[f"template with {error}"] += 1
+            continue
+        for number, text in enumerate(raw):
+            cleaned = clean_sentence(text, grammar.language)
+            if cleaned:
+                drawn.append(IntentSentence(f"{template.id}:{number}", cleaned, template.label, template.id, splits[template.id]))
+            else:
+                dropped["sentence empty"] += 1
+    return IntentDraw(grammar.language, tuple(_unambiguous(drawn, dropped)), dict(dropped))
+
+
+def split_templates(templates: Sequence[Template], section: IntentsSection, seed: int, *, source: bool) -> dict[str, Split]:
+    """Assign every template to one split, label by label, in a keyed order.
+
+    In the source language a label with two templates or more has at least one in train and one in test,
+    and one with a single template has it in train. In other languages what is not dev is test.
+    """
+    by_label: dict[str, list[str]] = defaultdict(list)
+    for template in templates:
+        by_label[template.label].append(template.id)
+    splits: dict[str, Split] = {}
+    for ids in by_label.values():
+        ids.sort(key=lambda id_: key_digest(seed, "template split", id_))
+        tests = min(max(1, _rounded(section.test_share * len(ids))), len(ids) - 1)
+        most_dev = len(ids) - tests - 1 if source else len(ids) - 1
+        devs = min(_rounded(section.dev_share * len(ids)), most_dev)
+        for position, id_ in enumerate(ids):
+            if position < devs:
+                splits[id_] = "dev"
+            elif not source or position < devs + tests:
+                splits[id_] = "test"
+            else:
+                splits[id_] = "train"
+    return splits
+
+
+def clean_sentence(text: str, language: str) -> str:
+    """Return a drawn sentence in lower case, without punctuation, with single spaces (none between Chinese or Japanese characters)."""
+    if language.split("-")[0] in _TURKIC:
+        text = text.replace("İ", "i").replace("I", "ı")
+    text = _PUNCTUATION.sub(" ", text.lower())
+    return _BETWEEN_UNSPACED.sub("", " ".join(text.split()))
+
+
+def _unambiguous(sentences: Sequence[IntentSentence], dropped: Counter[str]) -> list[IntentSentence]:
+    """Keep one sentence a text; drop texts with two labels, and from dev and test what train has too."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    for sentence in sentences:
+        labels[sentence.text].add(sentence.label)
+    order: dict[Split, int] = {"train": 0, "dev": 1, "test": 2}
+    first: dict[str, IntentSentence] = {}
+    for sentence in sorted(sentences, key=lambda sentence: order[sentence.split]):
+        if len(labels[sentence.text]) > 1:
+            dropped["sentence under two intents"] += 1
+        elif sentence.text in first:
+            same_split = first[sentence.text].split == sentence.split
+            dropped["sentence repeated" if same_split else "sentence in an earlier split"] += 1
+        else:
+            first[sentence.text] = sentence
+    return [sentence for sentence in sentences if first.get(sentence.text) is sentence]
+
+
+def _rounded(value: float) -> int:
+    return math.floor(value + 0.5)
