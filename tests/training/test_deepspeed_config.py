@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from xlm.config.recipe import OptimizerSection, TrainingSection
+from xlm.errors import NotSupportedYet, UserError
+from xlm.training.deepspeed_config import load_deepspeed_config, zero_stage
+
+CONFIGS = Path(__file__).parents[2] / "deepspeed_configs"
+TRAINING = TrainingSection(
+    tokens_per_step=1024, micro_batch_tokens=256, optimizer=OptimizerSection(learning_rate=1e-3), gradient_clipping=0.7
+)
+
+
+def load(tmp_path, content, precision="fp32"):
+    path = tmp_path / "ds.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return load_deepspeed_config(path, TRAINING, precision, micro_steps=2, world_size=2)
+
+
+def test_the_recipes_numbers_are_injected(tmp_path):
+    config = load(tmp_path, {"zero_optimization": {"stage": 2}}, "bf16")
+    assert config["gradient_accumulation_steps"] == 2
+    assert config["train_batch_size"] == 4
+    assert config["gradient_clipping"] == 0.7
+    assert config["bf16"] == {"enabled": True}
+    assert config["data_types"] == {"grad_accum_dtype": "fp32"}
+    assert config["communication_data_type"] == "fp32"
+    assert "optimizer" not in config
+    assert zero_stage(config) == 2
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.name)
+def test_the_files_beside_the_recipes_load(path):
+    stage = int(path.stem.removeprefix("zero"))
+    assert zero_stage(load_deepspeed_config(path, TRAINING, "fp32", micro_steps=1, world_size=2)) == stage
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"zero_optimisation": {"stage": 1}}, r"unknown key 'zero_optimisation' \(did you mean 'zero_optimization'\?\)"),
+        ({"zero_optimization": {"stage": 1, "reduce_bucket": 5}}, r"unknown key 'zero_optimization.reduce_bucket'"),
+        ({"gradient_clipping": 1.0}, r"'gradient_clipping' is 1.0 here but 0.7 by the recipe's training.gradient_clipping"),
+        ({"optimizer": {"type": "AdamW", "params": {"lr": 0.1}}}, r"'optimizer.params.lr' is 0.1 here but 0.001"),
+        ({"bf16": {"enabled": True}}, r"'bf16.enabled' is True here but False by the recipe's training.precision \(fp32\)"),
+        ({"train_batch_size": 64}, r"'train_batch_size' is 64 here but 4"),
+        ({"scheduler": {"type": "WarmupLR"}}, r"'scheduler' belongs to the recipe"),
+        ({"zero_optimization": {"stage": 7}}, r"stage is 7; allowed are 0, 1, 2 and 3"),
+        ({"zero_optimization": {"stage": True}}, r"stage is True"),
+        ({"zero_optimization": 2}, r"JSON object is expected"),
+        ('{"zero_optimization": \n oops}', r"ds.json:2: not valid JSON"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, content, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(tmp_path, content)
+    assert "\n" not in str(caught.value)
+
+
+def test_agreeing_and_auto_values_are_allowed(tmp_path):
+    load(tmp_path, {"gradient_clipping": 0.7, "train_batch_size": "auto", "optimizer": {"params": {"lr": 1e-3}}})
+
+
+def test_bf16_at_stage_0_is_refused(tmp_path):
+    with pytest.raises(UserError, match="bf16 needs ZeRO stage 1"):
+        load(tmp_path, {}, "bf16")
+
+
+def test_offload_says_not_supported_yet(tmp_path):
+    with pytest.raises(NotSupportedYet, match=r"zero_optimization\.offload_optimizer"):
+        load(tmp_path, {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})
+
+
+def test_a_missing_file_names_the_folder(tmp_path):
+    with pytest.raises(UserError, match="does not exist; deepspeed_configs/"):
+        load_deepspeed_config(tmp_path / "no.json", TRAINING, "fp32", micro_steps=1, world_size=1)

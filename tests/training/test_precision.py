@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from xlm.errors import NotSupportedYet, UserError
+from xlm.training.precision import check_supported, keep_precision, resolve_precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"avx512_bf16": True}, "bf16"), ({"amx_bf16": True}, "bf16"), ({"avx512_bf16": False, "avx2": True}, "fp32"), ({}, "fp32")],
+)
+def test_auto_on_a_cpu_follows_its_instructions(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert resolve_precision("auto", CPU) == expected
+
+
+@pytest.mark.parametrize(("capability", "expected"), [((7, 5), "fp32"), ((8, 0), "bf16"), ((9, 0), "bf16")])
+def test_auto_on_cuda_follows_the_compute_capability(monkeypatch, capability, expected):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert resolve_precision("auto", torch.device("cuda", 0)) == expected
+
+
+def test_what_is_asked_for_is_taken():
+    assert resolve_precision("fp32", CPU) == "fp32"
+    assert resolve_precision("bf16", CPU) == "bf16"
+
+
+def test_fp16_says_not_supported_yet():
+    with pytest.raises(NotSupportedYet, match=r"fp16.*not supported yet"):
+        resolve_precision("fp16", CPU)
+
+
+def test_a_resumed_run_keeps_its_precision():
+    assert keep_precision("auto", "bf16") == "bf16"
+    assert keep_precision("fp32", "fp32") == "fp32"
+    with pytest.raises(UserError, match=r"asks for training\.precision fp32 .* started in bf16"):
+        keep_precision("fp32", "bf16")
+
+
+def test_bf16_without_zero_is_one_sentence():
+    with pytest.raises(UserError, match="bf16 needs ZeRO stage 1 or higher"):
+        check_supported(0, "bf16")
+    check_supported(0, "fp32")
+    check_supported(2, "bf16")
+    with pytest.raises(UserError, match="allowed stages are"):
+        check_supported(4, "fp32")

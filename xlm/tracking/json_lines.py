@@ -1,0 +1,53 @@
+"""``metrics.jsonl``: one JSON object a logged step, the record that needs nothing else to work.
+
+On resuming it is cut back to the step that training goes on from, so that the file always holds one
+continuous curve, whatever was killed in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class JsonLines:
+    """Append objects with a ``step`` to a file, flushed line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one line; ``record`` has an integer ``step``. Floats are written so that they read back exactly."""
+        line = json.dumps(dict(record), ensure_ascii=False, allow_nan=False)
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the records in order; a line torn by a kill, and what follows it, is left out."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        records: list[dict[str, Any]] = []
+        for line in lines[:-1]:  # what follows the last line end is empty, or torn
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break
+        return records
+
+    def cut_after(self, step: int) -> list[dict[str, Any]]:
+        """Drop records of later steps, atomically, and return the ones that stay."""
+        kept = [record for record in self.read() if int(record["step"]) <= step]
+        if self.path.exists():
+            partial = self.path.with_name(f".{self.path.name}.partial")
+            with partial.open("w", encoding="utf-8") as stream:
+                for record in kept:
+                    stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(self.path)
+        return kept

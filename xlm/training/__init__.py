@@ -1,0 +1,1 @@
+"""Training: objectives, schedule, the DeepSpeed engine, checkpoints that are complete or invisible, the loop."""

@@ -1,0 +1,103 @@
+"""Which process this is among those that train together, and the small things they tell each other."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+Told = TypeVar("Told")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A rank, as the launcher's environment says; a plain start is rank 0 of 1."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+    @staticmethod
+    def from_environment() -> Process:
+        """Read RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE (LOCAL_SIZE is DeepSpeed's name for it)."""
+        world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("LOCAL_SIZE") or str(world_size)
+        return Process(int(os.environ.get("RANK", "0")), world_size, int(os.environ.get("LOCAL_RANK", "0")), int(local))
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the rank that writes and speaks."""
+        return self.rank == 0
+
+    def device(self) -> torch.device:
+        """Return the accelerator of this local rank, or the CPU."""
+        return torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def set_threads(process: Process) -> int:
+    """Give each local rank its share of the cores, unless OMP_NUM_THREADS says otherwise; return the number."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // process.local_world_size))
+    return torch.get_num_threads()
+
+
+def join_group(process: Process, timeout_s: int) -> None:
+    """Form the process group: gloo on CPUs, NCCL on GPUs; a silent rank is noticed after ``timeout_s``."""
+    if dist.is_initialized():
+        return
+    os.environ.update(
+        RANK=str(process.rank),
+        WORLD_SIZE=str(process.world_size),
+        LOCAL_RANK=str(process.local_rank),
+    )
+    if process.world_size == 1:
+        # Nobody else joins: any free port will do.
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(_free_port())
+    backend = "gloo"
+    if process.device().type == "cuda":
+        torch.cuda.set_device(process.local_rank)
+        backend = "nccl"
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+
+
+def leave_group() -> None:
+    """Leave the process group, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def tell_all(value: Told) -> Told:
+    """Return rank 0's value on every rank; other ranks' arguments are ignored."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def gather_numbers(values: list[int], device: torch.device) -> list[list[int]]:
+    """Return every rank's list of integers, by rank; all lists have the same length."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [values]
+    own = torch.tensor(values, dtype=torch.int64, device=device)
+    everyone = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, own)
+    return [numbers.tolist() for numbers in everyone]
+
+
+def barrier() -> None:
+    """Wait until every rank is here."""
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        dist.barrier()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,238 @@
+"""The step loop: from the data plan's batches to saved weights, in a way that survives being killed.
+
+Everything that a step needs is a function of the step (data, masks, dropout, learning rate) or in the last
+checkpoint (weights, optimizer, open sums), so the loop holds no state of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from xlm.batching.packed_batch import PackedBatch
+from xlm.config.recipe import Phase, Recipe
+from xlm.runs.progress import Progress
+from xlm.tracking.json_lines import JsonLines
+from xlm.tracking.tracker import Tracker
+from xlm.training.checkpoint import load_checkpoint, save_checkpoint
+from xlm.training.distributed import Process, gather_numbers
+from xlm.training.engine import StepResult, TrainingEngine
+from xlm.training.objectives import StepContext, count_pairs, phase_weights
+from xlm.training.schedule import learning_rate
+from xlm.training.statistics import WindowMeans
+from xlm.training.weights import ModelDescription
+
+METRICS = "metrics.jsonl"
+
+
+class BatchSource(Protocol):
+    """What the loop asks of a loader: the micro-batches of this rank, the same number in every step."""
+
+    def iterate(self, start_step: int, stop_step: int) -> Iterator[tuple[int, Sequence[PackedBatch]]]:
+        """Yield (step, micro-batches) for steps in ``range(start_step, stop_step)``."""
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """How a run of the loop ended; ``tokens`` and ``last`` are rank 0's."""
+
+    steps: int
+    finished: bool
+    skipped_steps: int
+    tokens: dict[str, int]
+    last: dict[str, Any] | None  # the last line of metrics.jsonl
+
+
+class TrainingLoop:
+    """Trains to the recipe's last step, or to the first step boundary after SIGTERM."""
+
+    def __init__(
+        self,
+        engine: TrainingEngine,
+        batches: BatchSource,
+        recipe: Recipe,
+        phase_at: Callable[[int], Phase],
+        *,
+        process: Process,
+        folder: Path,
+        description: ModelDescription,
+        tracker: Tracker | None = None,
+    ) -> None:
+        self._engine, self._batches, self._recipe, self._phase_at = engine, batches, recipe, phase_at
+        self._process, self._folder, self._description = process, folder, description
+        self._tracker = tracker
+        self._lines = JsonLines(folder / METRICS)
+        self._statistics = engine.objective.statistics
+        self._stop_asked = False
+        self._skipped_steps = 0
+        self._last: dict[str, Any] | None = None
+        self._tokens_shown = 0
+        self._window_started = self._started = time.monotonic()
+        self._wall_before_s = 0.0
+        self._saved_step = 0
+
+    def run(self, checkpoint: Path | None, started: float | None = None) -> LoopResult:
+        """Go on from ``checkpoint`` (from the start when None) and return how it ended.
+
+        ``started`` is the `time.monotonic` from which this process's share of the wall time counts.
+        """
+        self._started = time.monotonic() if started is None else started
+        start = self._resume(checkpoint)
+        total = self._recipe.total_steps
+        step = start
+        before = signal.signal(signal.SIGTERM, self._ask_to_stop)
+        try:
+            with self._progress(total - start) as progress:
+                self._window_started = time.monotonic()
+                for step, micro_batches in self._batches.iterate(start, total):
+                    context, stop = self._agree(step, micro_batches)
+                    if stop:
+                        self._save(step)
+                        return self._result(step)
+                    result, rate = self._train_step(step, micro_batches, context)
+                    self._after_step(step + 1, result, rate, progress)
+                step = total
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        return self._result(step)
+
+    def _resume(self, checkpoint: Path | None) -> int:
+        start = 0
+        if checkpoint is not None:
+            state = load_checkpoint(self._engine, checkpoint)
+            start = int(state["step"])
+            self._statistics.load(state["statistics"])
+            self._skipped_steps = int(state["skipped_steps"])
+        self._saved_step = start
+        if self._process.is_main:
+            # Time spent on steps that a kill took back was spent all the same.
+            records = self._lines.read()
+            self._wall_before_s = float(records[-1]["wall_s"]) if records else 0.0
+            kept = self._lines.cut_after(start)
+            self._last = kept[-1] if kept else None
+            self._tokens_shown = sum(self._statistics.tokens_seen().values())
+            if self._tracker is not None:
+                for record in kept:
+                    self._track(record)
+        return start
+
+    def _agree(self, step: int, micro_batches: Sequence[PackedBatch]) -> tuple[StepContext, bool]:
+        """Tell all ranks how much this one predicts, which pairs it holds, and whether it was asked to stop."""
+        predictions = sum(int(batch.predict_positions.numel()) for batch in micro_batches)
+        pairs = [count_pairs(batch) for batch in micro_batches]
+        if any(pairs[1:]):
+            raise RuntimeError(f"step {step}: contrastive rows outside the first micro-batch")
+        own = [predictions, pairs[0], int(self._stop_asked)]
+        everyone = gather_numbers(own, self._engine.device)
+        context = StepContext(
+            predicted_tokens=max(1, sum(numbers[0] for numbers in everyone)),
+            pairs_by_rank=tuple(numbers[1] for numbers in everyone),
+            loss_weights=phase_weights(self._phase_at(step)),
+            rank=self._process.rank,
+        )
+        return context, any(numbers[2] for numbers in everyone)
+
+    def _train_step(self, step: int, micro_batches: Sequence[PackedBatch], context: StepContext) -> tuple[StepResult, float]:
+        training = self._recipe.training
+        for number, batch in enumerate(micro_batches):
+            self._engine.set_dropout_key(self._recipe.seed, step, number, self._process.rank)
+            self._engine.accumulate(
+                batch.to(self._engine.device),
+                context,
+                with_pairs=number == 0 and context.pairs > 0,
+                last=number == len(micro_batches) - 1,
+            )
+        rate = learning_rate(training.schedule, training.optimizer.learning_rate, step, self._recipe.total_steps)
+        result = self._engine.step(rate)
+        self._statistics.commit_step(result.applied)
+        if not result.applied:
+            self._skipped_steps += 1
+        return result, rate
+
+    def _after_step(self, done: int, result: StepResult, rate: float, progress: Progress | _Silent) -> None:
+        training = self._recipe.training
+        note = ""
+        if done % training.log_every_steps == 0 or done == self._recipe.total_steps:
+            note = self._show(done, result, rate)
+        progress.advance(note=note)
+        if done % training.checkpoint.every_steps == 0 or done == self._recipe.total_steps:
+            self._save(done)
+
+    def _show(self, done: int, result: StepResult, rate: float) -> str:
+        self._statistics.reduce()
+        if not self._process.is_main:
+            return ""
+        means = self._statistics.take_window()
+        tokens = sum(self._statistics.tokens_seen().values())
+        now = time.monotonic()
+        speed = (tokens - self._tokens_shown) / max(now - self._window_started, 1e-9)
+        self._tokens_shown, self._window_started = tokens, now
+        record: dict[str, Any] = {
+            "step": done,
+            "phase": self._phase_at(done - 1).name,
+            **_named_means(means),
+            "learning_rate": rate,
+            "gradient_norm": result.gradient_norm if result.applied else None,
+            "skipped_steps": self._skipped_steps,
+            "tokens": tokens,
+            "tokens_per_second": round(speed, 1),
+            "wall_s": round(self._wall_before_s + now - self._started, 3),
+        }
+        self._lines.append(record)
+        self._track(record)
+        self._last = record
+        loss = "no step applied" if means.loss is None else f"loss {means.loss:.3f}"
+        return f"{loss}, {speed:,.0f} tokens/s"
+
+    def _track(self, record: dict[str, Any]) -> None:
+        if self._tracker is not None:
+            metrics = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
+            self._tracker.log(int(record["step"]), metrics)
+
+    def _save(self, done: int) -> None:
+        if done == self._saved_step:
+            return  # asked to stop right after saving; a good checkpoint is never written over
+        began = time.monotonic()
+        self._statistics.reduce()
+        state = {"step": done, "statistics": self._statistics.state(), "skipped_steps": self._skipped_steps}
+        description = replace(self._description, step=done)
+        keep = self._recipe.training.checkpoint.keep_last
+        save_checkpoint(self._engine, self._folder, self._process, description, state, keep)
+        self._saved_step = done
+        self._window_started += time.monotonic() - began  # tokens per second are of training, not of saving
+
+    def _result(self, done: int) -> LoopResult:
+        self._statistics.reduce()
+        finished = done >= self._recipe.total_steps
+        return LoopResult(done, finished, self._skipped_steps, self._statistics.tokens_seen(), self._last)
+
+    def _progress(self, steps: int) -> Progress | _Silent:
+        return Progress("pretraining", total=steps, unit="step") if self._process.is_main else _Silent()
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop_asked = True
+
+
+class _Silent:
+    """The progress of the ranks that do not speak."""
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Show nothing."""
+
+
+def _named_means(means: WindowMeans) -> dict[str, float | None]:
+    named: dict[str, float | None] = {"loss": means.loss}
+    named.update({f"loss/{objective}": value for objective, value in means.objectives.items()})
+    named.update({f"loss/{objective}/{language}": value for (objective, language), value in means.languages.items()})
+    return named

@@ -1,0 +1,66 @@
+"""Which number format a run trains in: resolved once, then stored, never guessed again.
+
+`auto` on another machine could resolve differently in the middle of a run; so the answer goes into
+``run.json`` and every checkpoint, and a resumed run uses the stored one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from xlm.errors import NotSupportedYet, UserError
+
+Precision = Literal["fp32", "bf16"]
+Requested = Literal["auto", "fp32", "bf16", "fp16"]
+# bfloat16 tensor cores arrived with compute capability 8.0 (A100).
+BF16_CUDA_CAPABILITY = (8, 0)
+# (ZeRO stage, precision) that tests prove. DeepSpeed 0.19 at stage 0 gives bf16 a zero-gradient first
+# step and no fp32 accumulation, so that cell stays empty.
+SUPPORTED: dict[Precision, tuple[int, ...]] = {"fp32": (0, 1, 2, 3), "bf16": (1, 2, 3)}
+
+
+def resolve_precision(requested: Requested, device: torch.device) -> Precision:
+    """Return the precision to train in on this device.
+
+    ``auto`` is bf16 where the hardware multiplies it (CUDA from 8.0, CPUs with AVX512_BF16 or AMX),
+    else fp32. Raises NotSupportedYet for fp16.
+    """
+    if requested == "fp16":
+        raise NotSupportedYet("precision fp16 (it needs loss scaling)", "set training.precision to auto, bf16 or fp32")
+    if requested != "auto":
+        return requested
+    return "bf16" if _multiplies_bf16(device) else "fp32"
+
+
+def keep_precision(requested: Requested, stored: Precision) -> Precision:
+    """Return the stored precision of a run that goes on; a recipe that asks for another is a UserError."""
+    if requested in ("auto", stored):
+        return stored
+    raise UserError(
+        f"the recipe asks for training.precision {requested} but this run was started in {stored}; "
+        f"set it to {stored} (or auto) to go on, or choose another --run-dir for a new run."
+    )
+
+
+def check_supported(stage: int, precision: Precision) -> None:
+    """Raise a UserError for a (ZeRO stage, precision) cell that is not proved."""
+    if stage in SUPPORTED[precision]:
+        return
+    if precision == "bf16" and stage == 0:
+        raise UserError(
+            "bf16 needs ZeRO stage 1 or higher, because DeepSpeed accumulates bf16 gradients in fp32 only there; "
+            "set zero_optimization.stage to 1, 2 or 3, or training.precision to fp32."
+        )
+    allowed = ", ".join(str(cell) for cell in SUPPORTED[precision])
+    raise UserError(f"zero_optimization.stage is {stage}; with {precision} the allowed stages are {allowed}.")
+
+
+def _multiplies_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= BF16_CUDA_CAPABILITY
+    if device.type == "cpu":
+        capabilities = torch.cpu.get_capabilities()
+        return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+    return False

@@ -1,0 +1,113 @@
+"""What a training run is made from, and whether a run on disk may go on.
+
+``run.json`` is written before the first step. A start in the same folder with another recipe, other data
+or another number of ranks would silently be a mixture; it is refused with a sentence that names the first
+difference. Strict on purpose: only when to save, when to show, how long to wait and how to evaluate may
+change within a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xlm.config.recipe import Recipe
+from xlm.errors import UserError
+from xlm.runs.fingerprint import fingerprint
+from xlm.runs.stage import write_json
+from xlm.training.precision import Precision
+
+RECORD = "run.json"
+FREE_TRAINING_KEYS = frozenset({"checkpoint", "process_group_timeout_s", "precision"})
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """``run.json``: resolved once, compared at every start."""
+
+    recipe: Mapping[str, Any]  # the sections that decide what is trained
+    recipe_fingerprint: str
+    deepspeed: Mapping[str, Any]
+    precision: Precision
+    world_size: int
+    inputs: Mapping[str, str]  # fingerprints: shards, vocabulary, embeddings
+    languages: tuple[str, ...]
+    tracking_key: str
+    code: str
+    versions: Mapping[str, str]
+    mlflow_run_id: str | None = None
+
+
+def training_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return what of a recipe decides a run's numbers, as JSON."""
+    training = recipe.training.model_dump(mode="json", exclude=set(FREE_TRAINING_KEYS))
+    return {
+        "seed": recipe.seed,
+        "embeddings": recipe.embeddings.model_dump(mode="json"),
+        "model": recipe.model.model_dump(mode="json"),
+        "phases": [phase.model_dump(mode="json") for phase in recipe.phases],
+        "training": training,
+    }
+
+
+def recipe_fingerprint(recipe: Recipe) -> str:
+    """Hash `training_recipe`."""
+    return fingerprint(training_recipe(recipe))
+
+
+def read_run_record(train_folder: Path) -> RunRecord | None:
+    """Return the record of a folder, None when no run was started there; a damaged one is a UserError."""
+    path = train_folder / RECORD
+    try:
+        return RunRecord(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (json.JSONDecodeError, TypeError, UnicodeDecodeError):
+        raise UserError("this run record is damaged; delete its folder to train anew.", file=path) from None
+
+
+def write_run_record(train_folder: Path, record: RunRecord) -> None:
+    """Write ``run.json`` atomically."""
+    write_json(train_folder / RECORD, asdict(record))
+
+
+def with_mlflow_run(record: RunRecord, run_id: str | None) -> RunRecord:
+    """Return the record with the id of its MLflow run."""
+    return replace(record, mlflow_run_id=run_id or record.mlflow_run_id)
+
+
+def check_same_run(found: RunRecord, wanted: RunRecord, train_folder: Path) -> None:
+    """Raise a UserError that names the first difference which forbids going on with the run in this folder."""
+    remedy = f"put it back to go on, choose another --run-dir, or delete {train_folder} to train anew"
+    for name, before, now in _differences(dict(found.recipe), dict(wanted.recipe)):
+        raise UserError(
+            f"the run in this folder was started with {name} = {before}, the recipe now says {now}; {remedy}.", file=train_folder
+        )
+    for name in sorted({*found.inputs, *wanted.inputs}):
+        before, now = found.inputs.get(name), wanted.inputs.get(name)
+        if before != now:
+            raise UserError(f"the run in this folder was started with {name} {before}, now it is {now}; {remedy}.", file=train_folder)
+    if found.world_size != wanted.world_size:
+        raise UserError(
+            f"the run in this folder was started on {found.world_size} ranks, this start has {wanted.world_size}; going on with "
+            f"another number of ranks is not supported yet: start {found.world_size}.",
+            file=train_folder,
+        )
+    for name, before, now in _differences(dict(found.deepspeed), dict(wanted.deepspeed)):
+        raise UserError(
+            f"the run in this folder was started with DeepSpeed's {name} = {before}, now it is {now}; {remedy}.", file=train_folder
+        )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 (JSON)
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else str(key))
+    elif isinstance(before, list | tuple) and isinstance(now, list | tuple) and len(before) == len(now):
+        for index, (one, other) in enumerate(zip(before, now, strict=True)):
+            yield from _differences(one, other, f"{name}.{index}")
+    elif before != now:
+        yield name, before, now

@@ -1,0 +1,35 @@
+"""The learning rate as a function of the step alone.
+
+A scheduler object would be state to save, and DeepSpeed does not save one passed from outside; a
+function of the step resumes at any step without history.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xlm.config.recipe import ScheduleSection
+
+
+def learning_rate(schedule: ScheduleSection, peak: float, step: int, total_steps: int) -> float:
+    """Return the learning rate of a step in ``range(total_steps)``.
+
+    Warm-up is linear, (step + 1) / (warmup_steps + 1), so that no step is wasted at rate 0 and the peak
+    is reached at ``step == warmup_steps``. After it, with x = progress from 0 to 1 and f = final_share:
+    linear 1 - (1 - f) x, cosine f + (1 - f) (1 + cos(pi x)) / 2 (Loshchilov & Hutter 2017), constant 1,
+    inverse_square_root max(f, sqrt((w + 1) / (step + 1))) (Vaswani et al. 2017, scaled to the peak).
+    """
+    warmup = schedule.warmup_steps
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    progress = (step - warmup) / max(total_steps - warmup, 1)
+    final = schedule.final_share
+    if schedule.kind == "constant":
+        share = 1.0
+    elif schedule.kind == "linear":
+        share = 1.0 - (1.0 - final) * progress
+    elif schedule.kind == "cosine":
+        share = final + (1.0 - final) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    else:
+        share = max(final, math.sqrt((warmup + 1) / (step + 1)))
+    return peak * share

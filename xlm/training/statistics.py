@@ -1,0 +1,120 @@
+"""Losses by objective and language, summed on the way, reduced over ranks only when they are shown.
+
+The sums come from the forward pass of training itself, no second pass. They are kept in float64 and
+reduced at the same steps in every run, also at a checkpoint, so that a resumed run shows the very same
+numbers as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from xlm.batching.packed_batch import OBJECTIVES
+
+
+@dataclass(frozen=True)
+class WindowMeans:
+    """What a stretch of steps showed, over all ranks."""
+
+    steps: int
+    loss: float | None
+    objectives: Mapping[str, float]
+    languages: Mapping[tuple[str, str], float]  # (objective, language)
+    counts: Mapping[tuple[str, str], int]
+
+
+class LossStatistics:
+    """Sums of a window of steps, [objectives, languages] losses and counts, plus tokens seen since step 0."""
+
+    def __init__(self, languages: tuple[str, ...], device: torch.device) -> None:
+        self._languages = languages
+        self._shape = (len(OBJECTIVES), len(languages))
+        self._device = device
+        self._window = self._zeros()
+        self._pending = self._zeros()
+        self._tokens = torch.zeros(len(languages), dtype=torch.float64, device=device)
+
+    def _zeros(self) -> Tensor:
+        # One flat vector, so that one all-reduce does: losses, counts, then (loss of steps, steps).
+        return torch.zeros(2 * self._shape[0] * self._shape[1] + 2, dtype=torch.float64, device=self._device)
+
+    @torch.no_grad()
+    def add(self, objective: Tensor, language: Tensor, losses: Tensor) -> None:
+        """Count losses [P] of objectives [P] and languages [P] (indices) in the step under way."""
+        cells = self._shape[0] * self._shape[1]
+        # A product with one-hot rows instead of an indexed add: the latter has no fixed order on a GPU.
+        hot = torch.nn.functional.one_hot(objective * self._shape[1] + language, cells).to(torch.float64)
+        self._pending[:cells] += losses.detach().to(torch.float64) @ hot
+        self._pending[cells : 2 * cells] += hot.sum(dim=0)
+
+    @torch.no_grad()
+    def add_step_loss(self, contribution: Tensor) -> None:
+        """Add this rank's part of the step's loss; the parts of all ranks sum to the loss."""
+        self._pending[-2] += contribution.detach().to(torch.float64)
+
+    @torch.no_grad()
+    def add_tokens(self, language_ids: Tensor) -> None:
+        """Count tokens [T] as seen."""
+        self._tokens += torch.bincount(language_ids, minlength=len(self._languages)).to(torch.float64)
+
+    def commit_step(self, applied: bool) -> None:
+        """Close the step under way; the losses of a step that was not applied are left out."""
+        if applied:
+            if _rank() == 0:
+                self._pending[-1] += 1
+            self._window += self._pending
+        self._pending = self._zeros()
+
+    def reduce(self) -> None:
+        """Bring the sums of all ranks to rank 0, and zero the others', so that nothing counts twice."""
+        if not dist.is_initialized() or dist.get_world_size() == 1:
+            return
+        everything = torch.cat([self._window, self._tokens])
+        dist.all_reduce(everything)
+        if _rank() != 0:
+            everything.zero_()
+        self._window, self._tokens = everything[: len(self._window)].clone(), everything[len(self._window) :].clone()
+
+    def take_window(self) -> WindowMeans:
+        """Return the means since the last call and start a new window; meaningful on rank 0 after `reduce`."""
+        cells = self._shape[0] * self._shape[1]
+        values = self._window.tolist()
+        self._window = self._zeros()
+        sums, counts = values[:cells], values[cells : 2 * cells]
+        objectives: dict[str, float] = {}
+        languages: dict[tuple[str, str], float] = {}
+        by_count: dict[tuple[str, str], int] = {}
+        for code, objective in enumerate(OBJECTIVES):
+            row = slice(code * self._shape[1], (code + 1) * self._shape[1])
+            if sum(counts[row]):
+                objectives[objective] = sum(sums[row]) / sum(counts[row])
+            for language, total, count in zip(self._languages, sums[row], counts[row], strict=True):
+                if count:
+                    languages[objective, language] = total / count
+                    by_count[objective, language] = int(count)
+        steps = int(values[-1])
+        return WindowMeans(steps, values[-2] / steps if steps else None, objectives, languages, by_count)
+
+    def tokens_seen(self) -> dict[str, int]:
+        """Return tokens by language since step 0; over all ranks on rank 0 after `reduce`."""
+        return {language: int(count) for language, count in zip(self._languages, self._tokens.tolist(), strict=True)}
+
+    def state(self) -> dict[str, Any]:
+        """Return the sums as JSON (floats survive it exactly); call `reduce` first."""
+        return {"window": self._window.tolist(), "tokens": self._tokens.tolist()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take up `state` on rank 0; the other ranks start at zero."""
+        if _rank() == 0:
+            self._window = torch.tensor(state["window"], dtype=torch.float64, device=self._device)
+            self._tokens = torch.tensor(state["tokens"], dtype=torch.float64, device=self._device)
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
