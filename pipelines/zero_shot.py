@@ -1,0 +1,40 @@
+"""Stage 5: how well English labels transfer: probe, fine-tuning and retrieval, beside their floors."""
+
+from __future__ import annotations
+
+from xlm.errors import exits_cleanly
+from xlm.evaluation.zero_shot import run_zero_shot, summary_table
+from xlm.runs.cli import parse_invocation, recipe_parser
+from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.stage import Stage, read_record, write_json
+
+
+@exits_cleanly
+def main() -> None:
+    """Score the run's last checkpoint, once for the same inputs."""
+    invocation = parse_invocation(recipe_parser("Zero-shot scores of the pretrained encoder, every floor beside them."))
+    recipe, run = invocation.recipe, invocation.folder
+    inputs = {
+        "train": read_record(run.train).fingerprint,
+        "tasks": read_record(run.tasks).fingerprint,
+        "vocabulary": read_record(run.vocabulary).fingerprint,
+        "embeddings": read_record(run.embeddings).fingerprint if recipe.embeddings.kind == "aligned" else "",
+        "recipe": fingerprint(recipe.model_dump(mode="json", include={"tasks", "evaluation", "model", "embeddings", "seed"})),
+        "code": code_fingerprint("evaluation", "tasks", "model", "vocab"),
+    }
+    stage = Stage(run.zero_shot, "zero_shot", inputs)
+    if stage.is_done():
+        print(f"zero-shot scores: already done ({run.zero_shot / 'scores.json'})")
+        return
+    with stage.write() as output:
+        scores = run_zero_shot(recipe, run, output.folder)
+        write_json(output.folder / "scores.json", scores)
+        output.summary.update(scores["summary"])
+    print(summary_table(scores))
+    for system, languages in scores["intents"]["collapsed"].items():
+        print(f"warning: {system} gives nearly every sentence one label in {', '.join(languages)}")
+    print(f"scores: {run.zero_shot / 'scores.json'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Full fine-tuning on English: the whole encoder learns the task, and may forget the other languages.
+
+AdamW (Loshchilov & Hutter 2019) with a linear schedule after a warm-up over the first tenth, as in BERT's
+and XTREME's recipes. Token embeddings stay frozen where the recipe says so: English sentences only touch
+English rows, and moving those away from their translations is what transfer dies of. Learning rate and
+epoch are those with the best accuracy on English dev; no other language is looked at.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from xlm.evaluation.encode import TOKENS_PER_BATCH, autocast
+from xlm.evaluation.packing import PackedTexts, TokenisedTexts, batches_by_length, pack
+from xlm.evaluation.probe import Labels
+from xlm.model.dropout import Dropout
+from xlm.model.encoder import Encoder
+from xlm.model.pooling import mean_pool
+from xlm.seeding import keyed_generator
+
+WARMUP_SHARE = 0.1
+WEIGHT_DECAY = 0.01
+GRADIENT_CLIPPING = 1.0
+HEAD_DROPOUT = 0.1
+COLLAPSE_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class FinetuneSettings:
+    """What the recipe's evaluation section says about fine-tuning, for one learning rate."""
+
+    learning_rate: float
+    epochs: int
+    batch_size: int
+    freeze_token_embeddings: bool
+    precision: str = "fp32"
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Tokenised sentences and their labels [n]."""
+
+    texts: TokenisedTexts
+    labels: Labels
+
+
+class Classifier(nn.Module):
+    """An encoder and a linear layer over its mean-pooled final states."""
+
+    def __init__(self, encoder: Encoder, label_count: int, seed: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dropout = Dropout(HEAD_DROPOUT, encoder.dropout_key)
+        self.head = nn.Linear(encoder.config.width, label_count, device="meta").to_empty(device="cpu")
+        weights = keyed_generator("finetune-head", seed).normal(0.0, encoder.config.initializer_range, size=self.head.weight.shape)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.from_numpy(weights))
+            self.head.bias.zero_()
+
+    def forward(self, batch: PackedTexts) -> Tensor:
+        """Return logits [S, labels], fp32."""
+        hidden = self.encoder(batch.input_ids, batch.position_ids, batch.cu_seqlens, language_ids=batch.language_ids)
+        pooled = mean_pool(hidden, batch.cu_seqlens).float()
+        with autocast("fp32"):
+            logits: Tensor = self.head(self.dropout(pooled))
+        return logits
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A fine-tuned classifier at its best epoch (counted from 1) on English dev."""
+
+    classifier: Classifier
+    epoch: int
+    dev_accuracy: float
+
+
+@dataclass(frozen=True)
+class FinetuneChoice:
+    """The learning rate that English dev chose, its mean accuracy there, and the epoch of each seed."""
+
+    learning_rate: float
+    dev_accuracy: float
+    epochs: tuple[int, ...]
+
+
+def finetune(
+    encoder: Encoder,
+    train: LabelledTexts,
+    dev: LabelledTexts,
+    *,
+    label_count: int,
+    settings: FinetuneSettings,
+    seed: int,
+    language: int | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
+) -> Finetuned:
+    """Train a copy of ``encoder`` on ``train`` and return it as it was after its best epoch on ``dev``; ties go to the later one."""
+    classifier = Classifier(copy.deepcopy(encoder), label_count, seed)
+    if settings.freeze_token_embeddings:
+        classifier.encoder.embeddings.tokens.requires_grad_(False)
+    optimizer = torch.optim.AdamW(_parameter_groups(classifier), lr=settings.learning_rate)
+    total_steps = settings.epochs * -(-len(train.labels) // settings.batch_size)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_schedule(step, total_steps))
+    best: tuple[float, int, dict[str, Tensor]] | None = None
+    for epoch in range(1, settings.epochs + 1):
+        _train_epoch(classifier, train, optimizer, schedule, settings, seed, epoch, language)
+        accuracy = float(np.mean(predict(classifier, dev.texts, language=language, precision=settings.precision) == dev.labels))
+        if best is None or accuracy >= best[0]:
+            best = accuracy, epoch, {name: value.clone() for name, value in classifier.state_dict().items()}
+        after_epoch()
+    if best is None:
+        raise ValueError("fine-tuning needs at least one epoch")
+    classifier.load_state_dict(best[2])
+    return Finetuned(classifier.eval(), best[1], best[0])
+
+
+def _train_epoch(
+    classifier: Classifier,
+    train: LabelledTexts,
+    optimizer: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LambdaLR,
+    settings: FinetuneSettings,
+    seed: int,
+    epoch: int,
+    language: int | None,
+) -> None:
+    """Go once over the training sentences, in an order keyed by seed and epoch."""
+    parameters = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
+    order = keyed_generator("finetune-order", seed, epoch).permutation(len(train.labels))
+    classifier.train()
+    for start in range(0, len(order), settings.batch_size):
+        rows = order[start : start + settings.batch_size]
+        classifier.encoder.dropout_key.set("finetune", seed, epoch, start)
+        with autocast(settings.precision):
+            logits = classifier(pack([train.texts.sequences[row] for row in rows], language))
+        loss = nn.functional.cross_entropy(logits, torch.from_numpy(train.labels[rows]))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(parameters, GRADIENT_CLIPPING)
+        optimizer.step()
+        schedule.step()
+
+
+def choose_finetuned(
+    encoder: Encoder,
+    train: LabelledTexts,
+    dev: LabelledTexts,
+    subsets: Sequence[NDArray[np.int64]],
+    seeds: Sequence[int],
+    settings: Sequence[FinetuneSettings],
+    *,
+    label_count: int,
+    language: int | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
+) -> tuple[FinetuneChoice, list[Finetuned]]:
+    """Fine-tune once a seed and learning rate; return the learning rate best on English dev, and its classifier of each seed."""
+    best: tuple[FinetuneChoice, list[Finetuned]] | None = None
+    for setting in settings:
+        runs = [
+            finetune(
+                encoder,
+                subset_of(train, rows),
+                dev,
+                label_count=label_count,
+                settings=setting,
+                seed=seed,
+                language=language,
+                after_epoch=after_epoch,
+            )
+            for rows, seed in zip(subsets, seeds, strict=True)
+        ]
+        accuracy = float(np.mean([run.dev_accuracy for run in runs]))
+        if best is None or accuracy > best[0].dev_accuracy:
+            best = FinetuneChoice(setting.learning_rate, accuracy, tuple(run.epoch for run in runs)), runs
+    if best is None:
+        raise ValueError("no learning rate to choose from")
+    return best
+
+
+def predict(classifier: Classifier, texts: TokenisedTexts, *, language: int | None = None, precision: str = "fp32") -> Labels:
+    """Return the most probable label of each text [n]."""
+    labels = np.zeros(len(texts.sequences), dtype=np.int64)
+    classifier.eval()
+    with torch.inference_mode(), autocast(precision):
+        for indices in batches_by_length(texts.lengths, TOKENS_PER_BATCH):
+            labels[indices] = classifier(pack([texts.sequences[index] for index in indices], language)).argmax(dim=1).numpy()
+    return labels
+
+
+def has_collapsed(predictions: Labels, share: float = COLLAPSE_SHARE) -> bool:
+    """Return whether a classifier gives one label to more than ``share`` of the sentences: it learned nothing."""
+    return bool(len(predictions)) and float(np.bincount(predictions).max()) > share * len(predictions)
+
+
+def linear_schedule(step: int, total_steps: int) -> float:
+    """Return the share of the peak learning rate at ``step`` (from 0): up over the first tenth, then down to 0."""
+    warmup = max(1, round(WARMUP_SHARE * total_steps))
+    if step < warmup:
+        return (step + 1) / warmup
+    return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+
+
+def subset_of(data: LabelledTexts, rows: NDArray[np.int64]) -> LabelledTexts:
+    """Return the sentences of ``rows``."""
+    return LabelledTexts(TokenisedTexts(tuple(data.texts.sequences[row] for row in rows), 0), data.labels[rows])
+
+
+def _parameter_groups(classifier: Classifier) -> list[dict[str, object]]:
+    """Decay matrices only: norms and biases have no direction to shrink."""
+    trained = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
+    return [
+        {"params": [parameter for parameter in trained if parameter.ndim >= 2], "weight_decay": WEIGHT_DECAY},
+        {"params": [parameter for parameter in trained if parameter.ndim < 2], "weight_decay": 0.0},
+    ]

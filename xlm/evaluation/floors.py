@@ -1,0 +1,93 @@
+"""What a score has to beat: systems that know nothing of other languages than English training data gives away.
+
+Every floor trains on the same English sentences as the encoder's classifiers, seed by seed, and is given
+its best penalty on the same English dev set: a floor that was not tuned is no floor.
+
+- chance: always the most frequent English training label.
+- character n-grams: what shared letters, loan words, names and numbers give without any pretraining.
+- the same encoder with random weights (`xlm.evaluation.trained_encoder.random_twin`): what the architecture gives.
+- the bag of aligned embeddings: what the initialisation already knew before the first training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from xlm.evaluation.packing import TokenisedTexts
+from xlm.evaluation.probe import Labels, LinearClassifier, fit_linear
+
+# Rows of tf-idf have length 1, unlike standardised features, so that their penalties are smaller.
+CHARACTER_PENALTIES = (1.0, 0.1, 0.01)
+CHARACTER_NGRAMS = (1, 5)
+
+
+@dataclass(frozen=True)
+class CharacterClassifier:
+    """tf-idf of character 1- to 5-grams inside words, and a multinomial logistic regression."""
+
+    vectoriser: TfidfVectorizer
+    classifier: LinearClassifier
+
+    def predict(self, texts: Sequence[str]) -> Labels:
+        """Return the most probable label of each text."""
+        return np.asarray(self.classifier.predict(self.vectoriser.transform(texts)), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class CharacterChoice:
+    """The penalty that English dev chose, and its mean accuracy over the seeds there."""
+
+    penalty: float
+    dev_accuracy: float
+
+
+def choose_character_classifiers(
+    train_texts: Sequence[str],
+    dev_texts: Sequence[str],
+    train_labels: Labels,
+    dev_labels: Labels,
+    subsets: Sequence[NDArray[np.int64]],
+    penalties: Sequence[float] = CHARACTER_PENALTIES,
+) -> tuple[CharacterChoice, list[CharacterClassifier]]:
+    """Choose the penalty on English dev and return the classifier of each seed; ties go to the stronger penalty."""
+    texts = np.asarray(train_texts, dtype=object)
+    vectorisers = [_vectoriser().fit(texts[rows]) for rows in subsets]
+    best: tuple[CharacterChoice, list[CharacterClassifier]] | None = None
+    for penalty in sorted(penalties, reverse=True):
+        fitted = [
+            CharacterClassifier(vectoriser, fit_linear(vectoriser.transform(texts[rows]), train_labels[rows], penalty))
+            for vectoriser, rows in zip(vectorisers, subsets, strict=True)
+        ]
+        accuracy = float(np.mean([np.mean(classifier.predict(dev_texts) == dev_labels) for classifier in fitted]))
+        if best is None or accuracy > best[0].dev_accuracy:
+            best = CharacterChoice(penalty, accuracy), fitted
+    if best is None:
+        raise ValueError("no penalty to choose from")
+    return best
+
+
+def _vectoriser() -> TfidfVectorizer:
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=CHARACTER_NGRAMS, sublinear_tf=True, dtype=np.float32)
+
+
+def majority_label(labels: Labels) -> int:
+    """Return the most frequent label; the smallest of several."""
+    return int(np.argmax(np.bincount(labels)))
+
+
+def bag_of_embeddings(table: NDArray[np.float32], tokenised: TokenisedTexts) -> NDArray[np.float32]:
+    """Return the mean row of ``table`` [vocabulary, width] over each text's pieces, special ones left out: [n, width].
+
+    A text without pieces is the zero vector.
+    """
+    vectors = np.zeros((len(tokenised.sequences), table.shape[1]), dtype=np.float32)
+    for row, sequence in enumerate(tokenised.sequences):
+        pieces = sequence[1:-1]
+        if len(pieces):
+            vectors[row] = table[pieces].mean(axis=0)
+    return vectors

@@ -1,0 +1,175 @@
+"""The systems that answer the intent task: each gives a label to every test sentence of every language, once a seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlm.config.recipe import EvaluationSection
+from xlm.evaluation.encode import encode_texts
+from xlm.evaluation.finetune import Finetuned, FinetuneSettings, LabelledTexts, choose_finetuned, has_collapsed, predict
+from xlm.evaluation.floors import CharacterClassifier, bag_of_embeddings, choose_character_classifiers, majority_label
+from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask
+from xlm.evaluation.packing import TokenisedTexts, tokenise
+from xlm.evaluation.probe import Probe, choose_probes
+from xlm.evaluation.trained_encoder import TrainedEncoder
+from xlm.model.encoder import Encoder
+
+PROBE = "probe"
+FINETUNED = "finetuned"
+CHARACTER_FLOOR = "character_floor"
+RANDOM_ENCODER = "random_encoder"
+BAG = "bag_of_aligned_embeddings"
+CHANCE = "chance"
+
+Features = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class System:
+    """Predicted labels [seeds, n] of each language's test set, and what was chosen on English dev.
+
+    ``predictions`` of a system that no seed changes are [1, n]. ``dev_accuracy`` is in percent.
+    """
+
+    name: str
+    predictions: Mapping[str, NDArray[np.int64]]
+    dev_accuracy: float | None = None
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def collapsed_seeds(self, language: str) -> list[int]:
+        """Return the positions of seeds whose predictions are nearly all one label."""
+        return [position for position, row in enumerate(self.predictions[language]) if has_collapsed(row)]
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Sentence vectors [layers, n, width] of English train and dev and of each test set."""
+
+    train: Features
+    dev: Features
+    tests: Mapping[str, Features]
+
+
+def encoder_features(
+    trained: TrainedEncoder, encoder: Encoder, task: IntentTask, layers: Sequence[int], counts: Counter[str] | None = None
+) -> FeatureSet:
+    """Encode the task with ``encoder``: the trained one or a random twin."""
+
+    def encode(texts: Sequence[str], language: str) -> Features:
+        return encode_texts(
+            encoder,
+            trained.vocabulary,
+            texts,
+            language=trained.language_id(language),
+            layers=layers,
+            precision=trained.precision,
+            counts=counts,
+        )
+
+    return _features(task, encode)
+
+
+def bag_features(trained: TrainedEncoder, table: NDArray[np.float32], task: IntentTask) -> FeatureSet:
+    """Average the rows of ``table`` [vocabulary, width] over each sentence's pieces."""
+
+    def encode(texts: Sequence[str], language: str) -> Features:
+        return bag_of_embeddings(table, tokenise(trained.vocabulary, texts, trained.config.max_positions))[None]
+
+    return _features(task, encode)
+
+
+def _features(task: IntentTask, encode: Callable[[Sequence[str], str], Features]) -> FeatureSet:
+    return FeatureSet(
+        encode(task.train.texts, SOURCE_LANGUAGE),
+        encode(task.dev.texts, SOURCE_LANGUAGE),
+        {language: encode(test.texts, language) for language, test in task.tests.items()},
+    )
+
+
+def probe_system(
+    name: str, task: IntentTask, feature_sets: Sequence[FeatureSet], layers: Sequence[int], penalties: Sequence[float]
+) -> tuple[System, list[Probe], int]:
+    """Fit one probe a seed on ``feature_sets`` (one a seed) and label every test set; returns also the row of the chosen layer."""
+    choice, probes = choose_probes(
+        [features.train for features in feature_sets],
+        [features.dev for features in feature_sets],
+        task.train.labels,
+        task.dev.labels,
+        task.subsets,
+        penalties,
+    )
+    predictions = {
+        language: np.stack(
+            [probe.predict(features.tests[language][choice.layer]) for probe, features in zip(probes, feature_sets, strict=True)]
+        )
+        for language in task.tests
+    }
+    choices = {"penalty": choice.penalty, "layer": layer_name(layers[choice.layer])}
+    return System(name, predictions, 100.0 * choice.dev_accuracy, choices), probes, choice.layer
+
+
+def finetuned_system(
+    trained: TrainedEncoder, task: IntentTask, evaluation: EvaluationSection, after_epoch: Callable[[], None] = lambda: None
+) -> tuple[System, list[Finetuned]]:
+    """Fine-tune on English once a seed and label every test set."""
+    settings = [
+        FinetuneSettings(
+            learning_rate,
+            evaluation.finetune_epochs,
+            evaluation.finetune_batch_size,
+            evaluation.freeze_token_embeddings,
+            trained.precision,
+        )
+        for learning_rate in evaluation.finetune_learning_rates
+    ]
+
+    def texts(values: Sequence[str]) -> TokenisedTexts:
+        return tokenise(trained.vocabulary, values, trained.config.max_positions)
+
+    choice, runs = choose_finetuned(
+        trained.encoder,
+        LabelledTexts(texts(task.train.texts), task.train.labels),
+        LabelledTexts(texts(task.dev.texts), task.dev.labels),
+        task.subsets,
+        task.seeds,
+        settings,
+        label_count=len(task.labels),
+        language=trained.language_id(SOURCE_LANGUAGE),
+        after_epoch=after_epoch,
+    )
+    predictions = {}
+    for language, test in task.tests.items():
+        tokenised, language_id = texts(test.texts), trained.language_id(language)
+        predictions[language] = np.stack(
+            [predict(run.classifier, tokenised, language=language_id, precision=trained.precision) for run in runs]
+        )
+    choices = {"learning_rate": choice.learning_rate, "epochs": dict(zip(map(str, task.seeds), choice.epochs, strict=True))}
+    return System(FINETUNED, predictions, 100.0 * choice.dev_accuracy, choices), runs
+
+
+def character_system(task: IntentTask) -> tuple[System, list[CharacterClassifier]]:
+    """Train the character n-gram floor once a seed and label every test set."""
+    choice, classifiers = choose_character_classifiers(task.train.texts, task.dev.texts, task.train.labels, task.dev.labels, task.subsets)
+    predictions = {
+        language: np.stack([classifier.predict(test.texts) for classifier in classifiers]) for language, test in task.tests.items()
+    }
+    return System(CHARACTER_FLOOR, predictions, 100.0 * choice.dev_accuracy, {"penalty": choice.penalty}), classifiers
+
+
+def chance_system(task: IntentTask) -> System:
+    """Give every sentence the most frequent label of English training data."""
+    label = majority_label(task.train.labels)
+    predictions = {language: np.full((1, len(test)), label, dtype=np.int64) for language, test in task.tests.items()}
+    dev_accuracy = 100.0 * float(np.mean(task.dev.labels == label))
+    return System(CHANCE, predictions, dev_accuracy, {"label": task.labels[label], "uniform_accuracy": 100.0 / len(task.labels)})
+
+
+def layer_name(layer: int) -> str:
+    """Name a layer index as scores do: "final", or its number (0: embeddings)."""
+    return "final" if layer == -1 else str(layer)

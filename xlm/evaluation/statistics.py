@@ -1,0 +1,77 @@
+"""How sure a score is: a paired bootstrap over templates, with the seeds resampled in the outer loop.
+
+Sentences of one template share their words, so they are not independent; the template is. A sample of
+the bootstrap (Efron 1979) draws as many seeds as there are, then as many templates as there are, both
+with replacement, and takes every sentence of a drawn template along: the cluster bootstrap (Davison &
+Hinkley 1997, section 3.8). Two systems are compared within the same draws, which makes it paired. The
+interval is the 2.5 % and 97.5 % percentile. With three seeds the resampled seeds carry two thirds of
+the variance between seeds; the interval is about these seeds' kind of variation, no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlm.errors import UserError
+from xlm.seeding import Key, keyed_generator
+
+CONFIDENCE_PERCENT = 95.0
+INTERVAL_TEXT = (
+    "95 % percentile interval of a bootstrap over templates (all sentences of a drawn template together), "
+    "seeds resampled in the outer loop; differences are paired: both systems in the same draws"
+)
+
+Floats = NDArray[np.float64]
+
+
+class TemplateBootstrap:
+    """The draws for one test set, made once and shared by all systems that are scored on it.
+
+    ``templates``: the template of each of the n sentences; ``seeds``: the number of seeds S. The seed
+    draws depend on ``seed_key`` alone, so that the distributions of several languages may be averaged
+    sample by sample: a seed that is drawn twice is then drawn twice in every language.
+    """
+
+    def __init__(self, templates: Sequence[str], *, seeds: int, samples: int, key: tuple[Key, ...], seed_key: tuple[Key, ...]) -> None:
+        if not templates:
+            raise UserError("a test set without sentences cannot be resampled; leave its language out of the evaluation.")
+        _, self._group = np.unique(np.asarray(templates, dtype=object).astype(str), return_inverse=True)
+        self.templates = int(self._group.max()) + 1
+        self.seeds = seeds
+        self.samples = samples
+        self._sizes = np.bincount(self._group, minlength=self.templates).astype(np.float64)
+        # [B, G] and [B, S]: how often each template and each seed was drawn.
+        self._template_counts = _draw_counts(keyed_generator("bootstrap-templates", *key), samples, self.templates)
+        self._seed_counts = _draw_counts(keyed_generator("bootstrap-seeds", *seed_key), samples, seeds)
+
+    def distribution(self, values: NDArray[np.generic]) -> Floats:
+        """Return the resampled means [B] of per-sentence ``values`` [S, n], or [1, n] where seeds do not matter."""
+        values = np.asarray(values, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self._group) or values.shape[0] not in (1, self.seeds):
+            raise ValueError(f"values of shape {values.shape} do not fit {self.seeds} seeds x {len(self._group)} sentences")
+        sums = np.stack([np.bincount(self._group, weights=row, minlength=self.templates) for row in values])  # [S, G]
+        per_seed = (self._template_counts @ sums.T) / (self._template_counts @ self._sizes)[:, None]  # [B, S]
+        if per_seed.shape[1] == 1:
+            return np.asarray(per_seed[:, 0])
+        return np.asarray((per_seed * self._seed_counts).sum(axis=1) / self.seeds)
+
+    def interval(self, values: NDArray[np.generic]) -> tuple[float, float]:
+        """Return the 95 % percentile interval of the mean of ``values`` [S, n]."""
+        return percentile_interval(self.distribution(values))
+
+
+def percentile_interval(distribution: Floats) -> tuple[float, float]:
+    """Return the central 95 % of a bootstrap distribution [B]."""
+    tail = (100.0 - CONFIDENCE_PERCENT) / 2.0
+    low, high = np.percentile(distribution, [tail, 100.0 - tail])
+    return float(low), float(high)
+
+
+def _draw_counts(generator: np.random.Generator, samples: int, items: int) -> Floats:
+    """Draw ``items`` of ``items`` with replacement, ``samples`` times, and count: [samples, items]."""
+    drawn = generator.integers(0, items, size=(samples, items))
+    drawn += np.arange(samples)[:, None] * items
+    return np.bincount(drawn.ravel(), minlength=samples * items).reshape(samples, items).astype(np.float64)

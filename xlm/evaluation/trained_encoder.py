@@ -1,0 +1,69 @@
+"""The encoder under test, and its twin with random weights.
+
+Everything after training reads a checkpoint through `load_model_weights` and nothing else, so that a
+score belongs to weights that one process can hold and anybody can load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from xlm.config.model import ModelConfig
+from xlm.config.recipe import Recipe
+from xlm.errors import UserError
+from xlm.model.encoder import Encoder
+from xlm.model.pretraining import PretrainingModel
+from xlm.runs.folder import RunFolder
+from xlm.training.checkpoint import latest_checkpoint, load_model_weights
+from xlm.training.precision import Precision, resolve_precision
+from xlm.vocab.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class TrainedEncoder:
+    """A pretrained encoder with what is needed to feed it; ``languages`` index its language embeddings."""
+
+    encoder: Encoder
+    vocabulary: Vocabulary
+    config: ModelConfig
+    languages: tuple[str, ...]
+    step: int
+    checkpoint: Path
+    precision: Precision
+
+    def language_id(self, language: str) -> int | None:
+        """Return the index of a language's embedding, None for a model without them.
+
+        Raises UserError for a language that the model has no embedding for: another one's would do
+        silent harm (XLM's scores fell when ids were forgotten).
+        """
+        if not self.config.language_embeddings:
+            return None
+        if language not in self.languages:
+            raise UserError(
+                f"the model has no language embedding for '{language}'; it knows {', '.join(self.languages)}. "
+                "Take it out of tasks.languages."
+            )
+        return self.languages.index(language)
+
+
+def load_trained_encoder(recipe: Recipe, run: RunFolder) -> TrainedEncoder:
+    """Load the run's last complete checkpoint; raises UserError where there is none or it does not fit the recipe."""
+    vocabulary = Vocabulary.load(run.vocabulary)
+    checkpoint = latest_checkpoint(run.train)
+    if checkpoint is None:
+        raise UserError("there is no complete checkpoint here; run pipelines/pretrain.py first.", file=run.train)
+    weights = load_model_weights(checkpoint, expect=recipe.model, vocabulary_fingerprint=vocabulary.fingerprint)
+    precision = resolve_precision(recipe.training.precision, torch.device("cpu"))
+    encoder = weights.build().encoder
+    return TrainedEncoder(encoder, vocabulary, weights.config, weights.languages, weights.step, checkpoint, precision)
+
+
+def random_twin(trained: TrainedEncoder, seed: int) -> Encoder:
+    """Return the same encoder with the weights of its published initialisation, drawn by ``seed``."""
+    model = PretrainingModel(trained.config, trained.vocabulary.size, len(trained.languages))
+    model.initialise(seed)
+    return model.encoder.eval()

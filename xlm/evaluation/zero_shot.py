@@ -1,0 +1,251 @@
+"""The zero-shot protocol from end to end: one checkpoint in, one score file with everything beside it out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from xlm.config.recipe import EvaluationSection, Recipe
+from xlm.errors import UserError
+from xlm.evaluation.encode import encode_texts
+from xlm.evaluation.floors import bag_of_embeddings
+from xlm.evaluation.intent_scores import IntentScores, english_dev
+from xlm.evaluation.intent_systems import (
+    BAG,
+    PROBE,
+    RANDOM_ENCODER,
+    System,
+    bag_features,
+    chance_system,
+    character_system,
+    encoder_features,
+    finetuned_system,
+    layer_name,
+    probe_system,
+)
+from xlm.evaluation.intent_task import IntentTask, load_intent_task
+from xlm.evaluation.packing import tokenise
+from xlm.evaluation.provenance import provenance
+from xlm.evaluation.retrieval_scores import (
+    Embed,
+    choose_layer,
+    embed_pools,
+    left_out,
+    load_pools,
+    pool_scores,
+    retrieval_means,
+)
+from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder, random_twin
+from xlm.model.aligned import load_aligned
+from xlm.model.encoder import Encoder
+from xlm.runs.folder import RunFolder
+from xlm.runs.progress import Progress
+
+ENCODER = "encoder"
+
+PROTOCOL = (
+    "train on English only; penalty, layer, learning rate and epoch chosen on English dev only; scored on the test split of every "
+    "language; retrieval: mean-pooled vectors, cosine, mean over disjoint blocks of the pool, no training"
+)
+
+Table = NDArray[np.float32]
+
+
+class ZeroShot:
+    """Everything one evaluation needs, loaded once."""
+
+    def __init__(self, recipe: Recipe, run: RunFolder) -> None:
+        if recipe.tasks is None:
+            raise UserError("this recipe has no tasks section, so there is nothing to score; add tasks (docs/evaluation.md).")
+        self.recipe = recipe
+        self.run = run
+        self.languages = recipe.tasks.languages
+        self.shown_only = recipe.tasks.intents.shown_only_languages
+        self.evaluation = recipe.evaluation
+        check_mean_languages(recipe.evaluation, self.languages)
+        self.trained = load_trained_encoder(recipe, run)
+        self.layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
+        self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds)
+        self.table = aligned_table(recipe, run, self.trained)
+        self.counts: Counter[str] = Counter()
+
+    def parts(self) -> int:
+        """Return the number of units of progress: one for each system, and one for each epoch of fine-tuning."""
+        evaluation = self.evaluation
+        epochs = len(evaluation.seeds) * len(evaluation.finetune_learning_rates) * evaluation.finetune_epochs
+        return epochs + 6 + len(evaluation.seeds)
+
+    def intent_systems(self, progress: Progress) -> list[System]:
+        """Run every system on the intent task."""
+        task, trained, penalties = self.task, self.trained, self.evaluation.probe_penalties
+        features = encoder_features(trained, trained.encoder, task, self.layers, self.counts)
+        probe, _, _ = probe_system(PROBE, task, [features] * len(task.seeds), self.layers, penalties)
+        progress.advance(note="probe")
+        finetuned, _ = finetuned_system(trained, task, self.evaluation, lambda: progress.advance(note="fine-tuning"))
+        floor, _ = character_system(task)
+        progress.advance(note="character n-grams")
+        random_features = []
+        for seed in task.seeds:
+            random_features.append(encoder_features(trained, random_twin(trained, seed), task, self.layers))
+            progress.advance(note="random encoder")
+        random, _, _ = probe_system(RANDOM_ENCODER, task, random_features, self.layers, penalties)
+        systems = [probe, finetuned, floor, random]
+        if self.table is not None:
+            bag, _, _ = probe_system(BAG, task, [bag_features(trained, self.table, task)] * len(task.seeds), (-1,), penalties)
+            systems.append(bag)
+        progress.advance(note="bag of embeddings")
+        return [*systems, chance_system(task)]
+
+    def retrieval(self, progress: Progress) -> dict[str, Any]:
+        """Return the ``retrieval`` part of the score file."""
+        pools, dev_pools = load_pools(self.run.tasks, self.languages), load_pools(self.run.tasks, self.languages, dev=True)
+        trained, row = self.trained, 0
+        embed = self._embed_with(trained.encoder, self.layers, self.counts)
+        if len(self.layers) > 1:
+            row = choose_layer(embed_pools(dev_pools, embed), self.layers)
+        layer = (self.layers[row],)
+        embeds: dict[str, Embed] = {
+            ENCODER: self._embed_with(trained.encoder, layer, self.counts),
+            RANDOM_ENCODER: self._embed_with(random_twin(trained, self.evaluation.seeds[0]), layer),
+        }
+        if self.table is not None:
+            embeds[BAG] = self._embed_bag(self.table)
+        by_language: dict[str, Any] = {language: {"pool": len(pool), "systems": {}} for language, pool in pools.items()}
+        for name, function in embeds.items():
+            for language, vectors in embed_pools(pools, function).items():
+                by_language[language]["systems"][name] = pool_scores(vectors)
+            progress.advance(note=f"retrieval, {name}")
+        return {
+            "layer": layer_name(layer[0]),
+            "layer_chosen_on": f"dev pools of {', '.join(dev_pools)}" if len(self.layers) > 1 and dev_pools else None,
+            "languages": by_language,
+            "means": {name: retrieval_means(by_language, name) for name in embeds},
+            "left_out": left_out(pools, self.languages),
+        }
+
+    def _embed_with(self, encoder: Encoder, layers: Sequence[int], counts: Counter[str] | None = None) -> Embed:
+        trained = self.trained
+
+        def embed(texts: Sequence[str], language: str) -> Table:
+            return encode_texts(
+                encoder,
+                trained.vocabulary,
+                texts,
+                language=trained.language_id(language),
+                layers=layers,
+                precision=trained.precision,
+                counts=counts,
+            )
+
+        return embed
+
+    def _embed_bag(self, table: Table) -> Embed:
+        trained = self.trained
+
+        def embed(texts: Sequence[str], language: str) -> Table:
+            return bag_of_embeddings(table, tokenise(trained.vocabulary, texts, trained.config.max_positions))[None]
+
+        return embed
+
+
+def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any]:
+    """Score the run's last checkpoint, write per-sentence predictions under ``folder``, and return the score file's content.
+
+    Raises UserError where a stage before this one is missing or does not fit.
+    """
+    zero_shot = ZeroShot(recipe, run)
+    with Progress("zero-shot", total=zero_shot.parts(), unit="part") as progress:
+        systems = zero_shot.intent_systems(progress)
+        retrieval = zero_shot.retrieval(progress)
+        scores = IntentScores(
+            zero_shot.task,
+            systems,
+            bootstrap_samples=recipe.evaluation.bootstrap_samples,
+            mean_languages=recipe.evaluation.mean_languages,
+            shown_only=zero_shot.shown_only,
+        )
+        intents = {
+            "labels": len(zero_shot.task.labels),
+            "languages": scores.by_language(),
+            "mean_languages": list(recipe.evaluation.mean_languages),
+            "mean_differences": scores.mean_differences(),
+            "collapsed": scores.collapsed(),
+            "english_dev": english_dev(systems),
+        }
+        progress.advance(note="statistics")
+    write_predictions(folder / "predictions", zero_shot.task, systems)
+    encoder_means = retrieval["means"][ENCODER]
+    return {
+        "unit": "percent",
+        "intents": intents,
+        "retrieval": retrieval,
+        "summary": {**scores.means(), **{f"retrieval.{name}": value for name, value in encoder_means.items()}},
+        "provenance": provenance(recipe, run, zero_shot.trained, protocol=PROTOCOL, texts=zero_shot.counts),
+    }
+
+
+def check_mean_languages(evaluation: EvaluationSection, languages: Sequence[str]) -> None:
+    """Raise a UserError for a mean over languages that the tasks do not have."""
+    missing = [language for language in evaluation.mean_languages if language not in languages]
+    if missing:
+        raise UserError(
+            f"evaluation.mean_languages names {', '.join(missing)}, but tasks.languages is {', '.join(languages)}; "
+            "add it there or take it out."
+        )
+
+
+def chosen_layers(evaluation: EvaluationSection, layers: int) -> tuple[int, ...]:
+    """Return the layers to encode with; raises UserError for one that the model lacks."""
+    if evaluation.layers == "final":
+        return (-1,)
+    wrong = [layer for layer in evaluation.layers if not 0 <= layer <= layers]
+    if wrong or not evaluation.layers:
+        raise UserError(
+            f"evaluation.layers is {list(evaluation.layers)}; this model has layers 0 (embeddings) to {layers} (final), or 'final'."
+        )
+    return tuple(-1 if layer == layers else layer for layer in evaluation.layers)
+
+
+def aligned_table(recipe: Recipe, run: RunFolder, trained: TrainedEncoder) -> Table | None:
+    """Return the initial embeddings of a recipe that aligns them, None for one that starts at random."""
+    if recipe.embeddings.kind != "aligned":
+        return None
+    return np.asarray(load_aligned(run.embeddings, trained.vocabulary.fingerprint), dtype=np.float32)
+
+
+def write_predictions(folder: Path, task: IntentTask, systems: Sequence[System]) -> None:
+    """Write one Parquet file a language: id, template, label, and a column a system and seed (``probe:1``)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = np.asarray(task.labels, dtype=object)
+    for language, test in task.tests.items():
+        columns: dict[str, Any] = {"id": test.ids, "template": test.templates, "label": names[test.labels].tolist()}
+        for system in systems:
+            rows = system.predictions[language]
+            for column, row in zip(_column_names(system, len(rows), task), rows, strict=True):
+                columns[column] = names[row].tolist()
+        pq.write_table(pa.table(columns), folder / f"{language}.parquet", compression="zstd")
+
+
+def _column_names(system: System, rows: int, task: IntentTask) -> list[str]:
+    return [f"{system.name}:{seed}" for seed in task.seeds] if rows == len(task.seeds) else [system.name] * rows
+
+
+def summary_table(scores: Mapping[str, Any]) -> str:
+    """Lay out intent accuracy and retrieval by language for a terminal."""
+    intents = scores["intents"]["languages"]
+    systems = list(next(iter(intents.values()))["systems"])
+    retrieval = scores["retrieval"]["languages"]
+    lines = [f"{'accuracy, %':<12}" + "".join(f"{name.split('_')[0]:>11}" for name in systems) + f"{'top-1 200':>11}{'top-1 2000':>11}"]
+    for language, entry in intents.items():
+        found = retrieval.get(language, {}).get("systems", {}).get(ENCODER, {})
+        cells = [entry["systems"][name]["accuracy"] for name in systems]
+        cells += [found[size]["mean"] if found.get(size) else None for size in ("top1_200", "top1_2000")]
+        lines.append(f"{language:<12}" + "".join(f"{'-':>11}" if cell is None else f"{cell:>11.1f}" for cell in cells))
+    return "\n".join(lines)
