@@ -1,0 +1,34 @@
+"""Encyclopaedia extracts: JSON that maps a title to an object with a text of a few sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from xlm.corpora.archive import Archive
+from xlm.corpora.drops import DropCounts
+from xlm.corpora.manifest import WheelSource, WikiSummariesFormat
+from xlm.corpora.records import RawText, Record
+from xlm.errors import UserError
+
+
+def read_wiki_summaries(source: WheelSource, layout: WikiSummariesFormat, archive: Archive, drops: DropCounts) -> Iterator[Record]:
+    """Yield one running text an article; articles without a text are counted."""
+    for language, code in source.languages.items():
+        members = archive.members(layout.members, code)
+        if not members:
+            raise UserError(f"source '{source.name}' has no file for '{language}' (code '{code}', {layout.members}).", file=archive.path)
+        for member in members:
+            where = f"{archive.path}/{member}"
+            try:
+                data = json.loads(archive.read_text(member))
+            except json.JSONDecodeError as error:
+                raise UserError("not valid JSON.", file=where, line=error.lineno) from None
+            if not isinstance(data, dict):
+                raise UserError("a JSON object of titles is expected.", file=where)
+            for title, article in data.items():
+                text = article.get(layout.text_field) if isinstance(article, dict) else None
+                if isinstance(text, str) and text:
+                    yield RawText(title, text, language, "running")
+                else:
+                    drops.add(language, source.name, "no text")
