@@ -66,16 +66,23 @@ def text_languages(folder: Path) -> list[str]:
 
 
 def read_texts(folder: Path, language: str) -> Iterator[str]:
-    """Yield the texts of a language: its documents (which hold every catalogue string once), else its sides of pairs."""
+    """Yield the texts of a language: its documents, which hold every catalogue string once.
+
+    A language that only pairs have gives each distinct side once.
+    """
     if language in document_languages(folder):
         for document in read_documents(folder, language):
             yield document.text
         return
-    for name in sorted(pair_names(folder)):
+    seen: set[str] = set()
+    for name in pair_names(folder):
         source, target = split_pair_name(name)
         if language in (source, target):
             for pair in read_pairs(folder, name):
-                yield pair.source if language == source else pair.target
+                text = pair.source if language == source else pair.target
+                if text not in seen:
+                    seen.add(text)
+                    yield text
 
 
 def thin_texts(folder: Path, language: str, *, keep_share: float, seed: int) -> Iterator[str]:

@@ -7,6 +7,7 @@ number of threads. The lines are given as an iterator, so no path enters the mod
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 
 import sentencepiece
@@ -22,8 +23,10 @@ _ERRORS_ONLY = 2  # SentencePiece's log level
 def train_vocabulary(lines: Sequence[str], spec: VocabularySpec) -> Vocabulary:
     """Train on ``lines``, in their order; the vocabulary may come out smaller than ``spec.size`` on little text.
 
-    Raises UserError when the size cannot even hold the characters that must be covered.
+    Raises UserError when there is no text, or when the size cannot even hold the characters to be covered.
     """
+    if not lines:
+        raise UserError("there is no text to train a vocabulary on.")
     pad, unk, bos, eos, mask = SPECIAL_PIECES
     model = io.BytesIO()
     try:
@@ -31,7 +34,7 @@ def train_vocabulary(lines: Sequence[str], spec: VocabularySpec) -> Vocabulary:
             sentence_iterator=iter(lines),
             model_writer=model,
             vocab_size=spec.size,
-            # A unigram corpus that cannot fill the vocabulary gives a smaller one; BPE has no soft limit.
+            # Text that cannot fill the vocabulary gives a smaller one instead of an error.
             hard_vocab_limit=False,
             model_type=spec.model_type,
             normalization_rule_name=spec.normalisation_rule,
@@ -61,11 +64,10 @@ def train_vocabulary(lines: Sequence[str], spec: VocabularySpec) -> Vocabulary:
 
 def _explained(error: RuntimeError, spec: VocabularySpec) -> UserError:
     reason = " ".join(str(error).split())
-    if "required_chars" in reason or "smaller than" in reason:
+    needed = re.search(r"required_chars\. (\d+) vs (\d+)", reason)
+    if needed:
         return UserError(
-            f"a vocabulary of {spec.size} pieces cannot hold every character of this text ({reason}); "
+            f"a vocabulary of {spec.size:,} pieces cannot hold every character of this text, which takes {int(needed[2]):,}; "
             "raise size or lower character_coverage in the vocabulary spec."
         )
-    if "too high" in reason:
-        return UserError(f"this text is too little for a vocabulary of {spec.size} pieces ({reason}); lower size in the vocabulary spec.")
-    return UserError(f"SentencePiece could not train on this text: {reason}.")
+    return UserError(f"SentencePiece could not train on this text: {reason}")

@@ -1,0 +1,109 @@
+"""Reading back what was built: views, not copies; the right text; damage and another vocabulary noticed."""
+
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+from xlm.corpora.store import read_pairs
+from xlm.errors import UserError
+from xlm.shards.reader import Segment, ShardSet
+
+
+def test_documents_come_back_as_they_were(shards, vocabulary, texts):
+    for language, documents in texts.items():
+        assert shards.index.corpora[language].items == len(documents)
+        assert len(shards.index.corpora[language].files) == 3
+        for item, document in enumerate(documents):
+            assert shards.document_id(language, item) == document.id
+            assert shards.document_tokens(language, item).tolist() == vocabulary.encode(document.text).tolist()
+
+
+def test_pairs_come_back_as_they_were(shards, vocabulary, corpus_folder):
+    kept = [pair for pair in read_pairs(corpus_folder, "en_zh-Hans") if pair.target.strip()]
+    for item, pair in enumerate(kept):
+        source, target = shards.pair_tokens("en_zh-Hans", item)
+        assert source.tolist() == vocabulary.encode(pair.source).tolist()
+        assert target.tolist() == vocabulary.encode(pair.target).tolist()
+        assert shards.pair_key("en_zh-Hans", item) == pair.key
+
+
+def test_tokens_are_views_of_the_file(shards):
+    shard = next(shards.shards("en"))
+    tokens = shards.document_tokens("en", 3)
+    assert tokens.dtype == np.uint16
+    assert np.shares_memory(tokens, shard.tokens[0])
+    assert not tokens.flags.owndata
+    assert not tokens.flags.writeable
+
+
+def test_special_pieces_are_not_stored(shards, vocabulary):
+    for corpus in shards.index.corpora:
+        for shard in shards.shards(corpus):
+            assert all(not np.isin(vocabulary.special_ids, side).any() for side in shard.tokens)
+
+
+def test_rows_and_limits(shards):
+    row = shards.row("en_de", "tlm", 64, 1, 0)
+    assert all(isinstance(segment, Segment) for segment in row)
+    assert all(segment.end == sum(map(len, shards.pair_tokens("en_de", segment.item))) for segment in row)
+    assert all(isinstance(value, int) for segment in row for value in segment)
+    with pytest.raises(IndexError, match="the plan has"):
+        shards.row("en_de", "tlm", 64, 1, 10**6)
+    with pytest.raises(IndexError, match="there are"):
+        shards.document_tokens("en", 10**6)
+    with pytest.raises(UserError, match="no rows of 'en' are planned for tlm"):
+        shards.row("en", "tlm", 64, 0, 0)
+
+
+def test_another_vocabulary_is_refused_with_both_names(shards_folder, vocabulary):
+    with pytest.raises(UserError, match=f"built with vocabulary {vocabulary.fingerprint}, but the vocabulary in use is feedfeedfeedfeed"):
+        ShardSet(shards_folder, "feedfeedfeedfeed")
+
+
+def test_a_shard_of_another_vocabulary_among_them_is_refused(shards_folder, vocabulary, tmp_path):
+    """The index may be right and a file wrong, after copying by hand."""
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    path = folder / "tokens" / "en-00000.arrow"
+    # The footer repeats the schema, and it is the footer's that a reader of the file format sees.
+    path.write_bytes(path.read_bytes().replace(vocabulary.fingerprint.encode(), b"f" * 16))
+    with pytest.raises(UserError, match=rf"en-00000\.arrow: .*vocabulary ffffffffffffffff.*{vocabulary.fingerprint}"):
+        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+
+
+def test_verify_finds_one_changed_token(shards_folder, vocabulary, tmp_path):
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    shards = ShardSet(folder, vocabulary.fingerprint)
+    shards.verify()
+    tokens = shards.document_tokens("de", 140).tobytes()
+    path = folder / "tokens" / "de-00001.arrow"
+    whole = path.read_bytes()
+    assert whole.count(tokens) == 1
+    path.write_bytes(whole.replace(tokens, tokens[:-1] + bytes([tokens[-1] ^ 1])))
+    with pytest.raises(UserError, match=r"de-00001\.arrow: the checksum of this shard does not match"):
+        ShardSet(folder, vocabulary.fingerprint).verify()
+
+
+def test_missing_swapped_and_truncated_files_are_sentences(shards_folder, vocabulary, tmp_path):
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    first, third = folder / "tokens" / "en-00000.arrow", folder / "tokens" / "en-00002.arrow"
+    shutil.copy(third, first)
+    with pytest.raises(UserError, match=r"items found, the index says 130"):
+        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+    shutil.copy(folder / "tokens" / "en_de-00000.arrow", first)
+    with pytest.raises(UserError, match="a monolingual shard of format 1 is expected; this is 'pair'"):
+        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+    first.unlink()
+    with pytest.raises(UserError, match=r"en-00000\.arrow: this file is missing"):
+        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+
+
+def test_a_pickled_set_opens_its_own_files(shards):
+    shards.document_tokens("en", 0)
+    payload = pickle.dumps(shards)
+    assert len(payload) < 1000
+    assert pickle.loads(payload).document_tokens("en", 200).tolist() == shards.document_tokens("en", 200).tolist()
