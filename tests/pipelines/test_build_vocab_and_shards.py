@@ -1,0 +1,108 @@
+"""The two stages from text to rows, run as a user runs them, on a small corpus of generated text."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlm.corpora.documents import Document, SentencePair
+from xlm.corpora.store import write_documents, write_pairs
+from xlm.runs.folder import RunFolder
+from xlm.runs.stage import Stage
+from xlm.seeding import keyed_generator
+from xlm.shards.reader import ShardSet
+from xlm.vocab.vocabulary import Vocabulary
+
+ROOT = Path(__file__).parents[2]
+SPEC = "{size: 400, case_fold: true, sampling_alpha: 0.5, max_characters: 20000}"
+
+
+def write_corpus(folder: Path, seed: int = 1) -> None:
+    generator = keyed_generator("pipeline text", seed)
+    words = ["".join(generator.choice(list("abcdefgh"), size=4)) for _ in range(60)]
+    texts = [" ".join(generator.choice(words, size=int(generator.integers(2, 12)))) for _ in range(300)]
+    with Stage(folder, "corpus", {"seed": str(seed)}).write() as output:
+        for language in ("en", "de"):
+            documents = (Document(f"{language}{number}", text, language, "made", None) for number, text in enumerate(texts))
+            write_documents(output.folder, language, documents)
+        pairs = (SentencePair(str(number), text, text[::-1], "en", "de", "made") for number, text in enumerate(texts))
+        write_pairs(output.folder, "en_de", pairs)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a pipeline on the run folder and return its exit code and what it printed."""
+    write_corpus(tmp_path / "run" / "corpus")
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+
+    def run(name, *overrides):
+        settings = [f"vocabulary={tmp_path / 'spec.yaml'}", "phases.0.sequence_length=64", *overrides]
+        recipe = ROOT / "pipelines" / "recipes" / "quickstart.yaml"
+        argv = [name, "--recipe", str(recipe), "--run-dir", str(tmp_path / "run")]
+        monkeypatch.setattr(sys, "argv", argv + [part for setting in settings for part in ("--set", setting)])
+        code = 0
+        try:
+            runpy.run_path(str(ROOT / "pipelines" / name), run_name="__main__")
+        except SystemExit as error:
+            code = error.code
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return run
+
+
+def test_text_becomes_rows_once(run, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    code, printed = run("build_vocab.py")
+    assert code == 0, printed
+    vocabulary = Vocabulary.load(folder.vocabulary)
+    assert vocabulary.fingerprint in printed
+    table = json.loads((folder.vocabulary / "coverage.json").read_text(encoding="utf-8"))["languages"]
+    assert set(table) == {"en", "de"}
+    assert table["en"]["unknown_rate"] == 0.0
+
+    code, printed = run("build_shards.py")
+    assert code == 0, printed
+    shards = ShardSet(folder.shards, vocabulary.fingerprint)
+    shards.verify()
+    assert {(plan.corpus, plan.objective, plan.length) for plan in shards.index.plans.values()} == {
+        ("en", "mlm", 64),
+        ("de", "mlm", 64),
+        ("en_de", "tlm", 64),
+        ("en_de", "contrastive", 64),
+    }
+    assert "contrastive 64" in printed
+
+    for name in ("build_vocab.py", "build_shards.py"):
+        assert "already done" in run(name)[1]
+
+
+def test_changed_inputs_build_anew(run, tmp_path):
+    run("build_vocab.py")
+    run("build_shards.py")
+    assert "already done" not in run("build_shards.py", "phases.0.sequence_length=32")[1]
+    assert "already done" not in run("build_shards.py", "shards.variants=2")[1]
+    write_corpus(tmp_path / "run" / "corpus", seed=2)
+    assert "already done" not in run("build_vocab.py")[1]
+    assert "already done" not in run("build_shards.py")[1]
+
+
+def test_a_language_the_corpus_lacks_ends_in_one_sentence(run):
+    run("build_vocab.py")
+    code, printed = run("build_shards.py", "phases.0.languages=[en, de, sw]")
+    assert code == 2
+    assert "asks for language 'sw', which the corpus lacks" in printed
+    assert "it has: de, en." in printed
+    assert "Traceback" not in printed
+
+
+def test_stages_that_have_not_run_are_named(run, tmp_path):
+    code, printed = run("build_shards.py")
+    assert code == 2
+    assert "the stage that writes 'vocabulary' has not finished" in printed
+    (tmp_path / "run" / "corpus" / "stage.json").unlink()
+    code, printed = run("build_vocab.py")
+    assert code == 2
+    assert "the stage that writes 'corpus' has not finished" in printed
