@@ -1,0 +1,59 @@
+"""Tables: every language a row, every row as long as its head, numbers as text."""
+
+from __future__ import annotations
+
+from xlm.config.recipe import Recipe
+from xlm.evaluation import report_tables as tables
+from xlm.evaluation.report_facts import read_facts
+from xlm.runs.folder import RunFolder
+
+
+def test_every_row_is_as_long_as_its_head(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+    made = [
+        tables.intents_table(facts),
+        tables.retrieval_table(facts),
+        tables.code_switching_table(facts),
+        tables.language_table(facts),
+        tables.dropped_table(facts),
+        tables.vocabulary_table(facts),
+        tables.stage_table(facts),
+        tables.provenance_table(facts),
+    ]
+    for table in made:
+        assert table is not None
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_intents_show_score_interval_and_gain(recipe: Recipe, finished_run: RunFolder) -> None:
+    table = tables.intents_table(read_facts(recipe, finished_run))
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert rows["de"][1] == "39.0 [36.5, 41.5]"
+    assert rows["de"][table.columns.index("gain over n-grams [95 %]")] == "+22.0 [20.0, 24.0]"
+    assert rows["mean"][1] == "35.6"
+    assert "ja*" in rows
+    assert "de, fr, es" in table.note
+
+
+def test_a_pool_too_small_for_2000_is_a_dash_and_named(recipe: Recipe, finished_run: RunFolder) -> None:
+    table = tables.retrieval_table(read_facts(recipe, finished_run))
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert rows["hi"][table.columns.index("2,000: mean")] == tables.ABSENT
+    assert rows["de"][table.columns.index("2,000: mean")] == "82.0"
+    assert "hi: pool of 240" in table.note
+
+
+def test_reasons_are_sorted_by_how_much_they_took(recipe: Recipe, finished_run: RunFolder) -> None:
+    table = tables.dropped_table(read_facts(recipe, finished_run))
+    assert table is not None
+    assert [row[:2] for row in table.rows] == [("duplicate", "144,000"), ("wrong script", "2,520"), ("empty", "1,080")]
+
+
+def test_intervals_and_absent_scores() -> None:
+    assert tables.with_interval(None, None) == tables.ABSENT
+    assert tables.with_interval(1.0, None, signed=True) == "+1.0"
+    assert tables.with_interval(-1.25, [-3.0, 0.5]) == "-1.2 [-3.0, 0.5]"
+    assert tables.percent(0.0) == "0.0"

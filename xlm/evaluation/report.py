@@ -1,0 +1,117 @@
+"""The report page: one HTML file that needs no network, for a phone and for a wide screen, light and dark.
+
+It leads with what was trained, on what, what that shows and what it does not; then every section has a
+figure and the same numbers as a table, since a figure is for seeing and a table for quoting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from xlm.evaluation import report_tables as tables
+from xlm.evaluation import report_text as text
+from xlm.evaluation.figure_style import SVG_CSS, css_variables
+from xlm.evaluation.figures import ReportFigure
+from xlm.evaluation.report_facts import RunFacts
+from xlm.evaluation.report_tables import Table
+
+TEMPLATE = "report.html.jinja"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One headline number."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page; figures are named, tables may be absent."""
+
+    title: str
+    figures: tuple[str, ...]
+    tables: tuple[Table | None, ...]
+    text: str = ""
+
+
+def render_report(facts: RunFacts, figures: Mapping[str, ReportFigure], command: str) -> str:
+    """Return the page; ``command`` is what makes this run again."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("xlm.evaluation", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(
+        title=f"xlm: {facts.recipe.name}",
+        subtitle=subtitle(facts),
+        tiles=headline(facts),
+        lead=lead(facts),
+        sections=[section for section in sections(facts) if _has_content(section, figures)],
+        figures=figures,
+        command=command,
+        light=css_variables(0),
+        dark=css_variables(1),
+        svg_css=SVG_CSS,
+    )
+
+
+def subtitle(facts: RunFacts) -> str:
+    """Return the line under the title."""
+    languages = facts.scores["training"].get("tokens_by_language", {})
+    minutes = facts.scores["summary"]["wall_s"] / 60
+    return f"A cross-lingual encoder for {len(languages)} languages, from raw text to scores in {minutes:.0f} minutes on {_machine(facts)}."
+
+
+def _machine(facts: RunFacts) -> str:
+    machine = facts.scores["machine"]
+    return f"{machine['cores']} processor core{'s' if machine['cores'] != 1 else ''}"
+
+
+def headline(facts: RunFacts) -> list[Tile]:
+    """Return the headline numbers that this run has."""
+    summary = facts.scores["summary"]
+    labels = {
+        "intents.probe": "% of intents right in languages without labels (frozen encoder)",
+        "intents.character_floor": "% for character n-grams, no pretraining",
+        "intents.random_encoder": "% for the same encoder with random weights",
+        "retrieval.top1_200": "% of translations found among 200",
+        "retrieval.top1_2000": "% of translations found among 2,000",
+    }
+    tiles = [Tile(f"{summary[name]:.1f}", label) for name, label in labels.items() if summary.get(name) is not None]
+    if summary.get("tokens_per_second"):
+        tiles.append(Tile(f"{summary['tokens_per_second']:,.0f}", "tokens a second while pretraining"))
+    return tiles
+
+
+def lead(facts: RunFacts) -> list[tuple[str, str]]:
+    """Return the opening: four questions and their answers."""
+    return [
+        ("What was trained", text.what_was_trained(facts)),
+        ("On what", text.on_what(facts)),
+        ("What it shows", text.what_it_shows(facts)),
+        ("What it does not show", text.what_it_does_not_show(facts)),
+    ]
+
+
+def sections(facts: RunFacts) -> Sequence[Section]:
+    """Return the parts of the page in the order a reader asks for them."""
+    return (
+        Section("Zero-shot transfer", ("intents", "retrieval"), (tables.intents_table(facts), tables.retrieval_table(facts))),
+        Section("Code-switching", ("code_switching",), (tables.code_switching_table(facts),)),
+        Section("Training", ("losses", "languages"), (tables.language_table(facts),)),
+        Section(
+            "Text and vocabulary", ("fertility",), (tables.dropped_table(facts), tables.source_table(facts), tables.vocabulary_table(facts))
+        ),
+        Section("Cost and provenance", (), (tables.stage_table(facts), tables.provenance_table(facts))),
+    )
+
+
+def _has_content(section: Section, figures: Mapping[str, ReportFigure]) -> bool:
+    return any(section.tables) or any(name in figures for name in section.figures)

@@ -1,0 +1,212 @@
+"""The tables of a report, as rows of ready text: numbers are rounded here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlm.evaluation.report_facts import RunFacts, dropped_by_reason, languages_of, text_shares, trained_shares
+
+Json = Mapping[str, Any]
+ABSENT = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table; the first column names the row, the others are figures unless ``words``."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    words: bool = False
+
+
+def percent(value: float | None) -> str:
+    """Return a score with one decimal."""
+    return ABSENT if value is None else f"{value:.1f}"
+
+
+def with_interval(value: float | None, interval: Sequence[float] | None, *, signed: bool = False) -> str:
+    """Return ``36.2 [33.1, 39.0]``."""
+    if value is None:
+        return ABSENT
+    text = f"{value:+.1f}" if signed else f"{value:.1f}"
+    return f"{text} [{interval[0]:.1f}, {interval[1]:.1f}]" if interval else text
+
+
+def intents_table(facts: RunFacts) -> Table | None:
+    """Accuracy of every system by language, and the gain over the character floor."""
+    languages, summary = languages_of(facts.scores, "intents"), facts.scores["summary"]
+    if not languages:
+        return None
+    rows = []
+    for language, entry in languages.items():
+        systems = entry["systems"]
+        gain = entry.get("differences", {}).get("probe-character_floor") or {}
+        probe = systems.get("probe", {})
+        rows.append(
+            (
+                language + ("*" if entry.get("shown_only") else ""),
+                with_interval(probe.get("accuracy"), probe.get("interval")),
+                percent(probe.get("macro_f1")),
+                *(percent(systems.get(name, {}).get("accuracy")) for name in _OTHER_SYSTEMS),
+                with_interval(gain.get("gain"), gain.get("interval"), signed=True),
+                f"{entry['sentences']:,}",
+                f"{entry['templates']:,}",
+            )
+        )
+    means = [percent(summary.get(f"intents.{name}")) for name in ("probe", *_OTHER_SYSTEMS)]
+    rows.append(("mean", means[0], "", *means[1:], "", "", ""))
+    columns = (
+        "language",
+        "frozen probe [95 %]",
+        "its macro-F1",
+        *_OTHER_SYSTEMS.values(),
+        "gain over n-grams [95 %]",
+        "sentences",
+        "templates",
+    )
+    of = ", ".join(facts.recipe.evaluation.mean_languages)
+    note = f"Mean of {of}. * shown, not in the mean. Every interval and every seed is in scores.json."
+    return Table("Intents, accuracy in %", columns, tuple(rows), note)
+
+
+_OTHER_SYSTEMS = {
+    "finetuned": "fine-tuned",
+    "character_floor": "char n-grams",
+    "random_encoder": "random weights",
+    "bag_of_aligned_embeddings": "starting embeddings",
+    "chance": "chance",
+}
+
+
+def retrieval_table(facts: RunFacts) -> Table | None:
+    """Top-1 retrieval by language and direction, and the floors."""
+    retrieval: Json = facts.scores["tasks"].get("retrieval") or {}
+    languages, summary = languages_of(facts.scores, "retrieval"), facts.scores["summary"]
+    if not languages:
+        return None
+
+    def score(systems: Json, system: str, pool: str, direction: str = "mean") -> str:
+        found = systems.get(system, {}).get(pool)
+        return percent(found[direction] if found else None)
+
+    rows = [
+        (
+            language,
+            *(score(entry["systems"], "encoder", "top1_200", direction) for direction in ("en_to_xx", "xx_to_en", "mean")),
+            score(entry["systems"], "encoder", "top1_2000"),
+            score(entry["systems"], "bag_of_aligned_embeddings", "top1_200"),
+            score(entry["systems"], "random_encoder", "top1_200"),
+            f"{entry['pool']:,}",
+        )
+        for language, entry in languages.items()
+    ]
+    means = [percent(summary.get(f"retrieval.{pool}")) for pool in ("top1_200", "top1_2000")]
+    rows.append(("mean", "", "", *means, "", "", ""))
+    left_out = "; ".join(f"{name}: {_words(reason)}" for name, reason in (retrieval.get("left_out") or {}).items())
+    note = f"Layer: {retrieval.get('layer', 'final')}." + (f" Left out: {left_out}." if left_out else "")
+    columns = ("language", "200: from en", "200: to en", "200: mean", "2,000: mean", "starting embeddings", "random weights", "pool")
+    return Table("Retrieval, right translation first, in %", columns, tuple(rows), note)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def code_switching_table(facts: RunFacts) -> Table | None:
+    """Accuracy on code-switched English test sentences by language and rate."""
+    languages = languages_of(facts.scores, "code_switching")
+    rows = []
+    for language, rates in languages.items():
+        for rate, entry in rates.items():
+            scores = (entry["systems"].get(name, {}).get("accuracy") for name in ("probe", "character_floor"))
+            share, unswitched = 100 * entry["realised_share"], f"{entry['unswitched']:,}"
+            row = (f"{language} at {float(rate):.0%}", *map(percent, scores), f"{share:.0f} %", f"{entry['mean_cmi']:.1f}")
+            rows.append((*row, f"{entry['sentences']:,}", unswitched))
+    columns = ("words switched into", "frozen probe", "char n-grams", "words really switched", "mean CMI", "sentences", "unswitched")
+    note = "A word without an entry in the dictionary stays English: that is why less is switched than asked for."
+    return Table("Code-switched intents, accuracy in %", columns, tuple(rows), note) if rows else None
+
+
+def language_table(facts: RunFacts) -> Table | None:
+    """Share of the text and of training by language."""
+    text, trained = text_shares(facts.shards), trained_shares(facts.scores["training"])
+    tokens: Json = facts.scores["training"].get("tokens_by_language", {})
+    names = sorted(set(text) | set(trained), key=lambda language: -text.get(language, 0.0))
+    rows = tuple(
+        (
+            language,
+            percent(text.get(language)),
+            percent(trained.get(language)),
+            f"{tokens[language]:,.0f}" if language in tokens else ABSENT,
+        )
+        for language in names
+    )
+    return Table("Languages", ("language", "% of the text", "% of training", "tokens seen"), rows) if rows else None
+
+
+def dropped_table(facts: RunFacts) -> Table | None:
+    """Texts and pairs left out, by reason."""
+    reasons = dropped_by_reason(facts.corpus)
+    rows = []
+    for reason, languages in sorted(reasons.items(), key=lambda item: -item[1].total()):
+        most = ", ".join(f"{language} {count:,}" for language, count in languages.most_common(3))
+        rows.append((reason.replace("_", " "), f"{languages.total():,}", most))
+    note = "By language and source in corpus/summary.json."
+    return Table("Left out of the text, and why", ("reason", "texts and pairs", "mostly in"), tuple(rows), note) if rows else None
+
+
+def source_table(facts: RunFacts) -> Table | None:
+    """Where the text is from and under which licence."""
+    if facts.manifest is None:
+        return None
+    rows = tuple((source.name, source.version or ABSENT, source.licence, source.homepage or ABSENT) for source in facts.manifest.sources)
+    return Table("Sources", ("source", "version", "licence", "home page"), rows, words=True)
+
+
+def vocabulary_table(facts: RunFacts) -> Table | None:
+    """How the vocabulary serves each language."""
+    rows = tuple(
+        (
+            row["language"],
+            f"{row['pieces_per_word']:.2f}" if row["pieces_per_word"] else ABSENT,
+            f"{row['pieces_per_character']:.3f}",
+            f"{row['unknown_rate']:.3%}",
+            f"{row['byte_rate']:.3%}",
+            f"{row['vocabulary_used']:,}",
+        )
+        for row in facts.coverage
+    )
+    columns = ("language", "pieces per word", "per character", "unknown", "byte pieces", "pieces used")
+    return Table("Vocabulary", columns, rows) if rows else None
+
+
+def stage_table(facts: RunFacts) -> Table:
+    """Time and memory by stage."""
+    stages: Json = facts.scores["stages"]
+    rows = tuple(
+        (name.replace("_", " "), f"{stage['wall_s']:,.0f}", f"{stage['peak_memory_bytes'] / 2**30:.2f}") for name, stage in stages.items()
+    )
+    return Table("Cost by stage", ("stage", "seconds", "memory, GiB"), rows, "Memory is the peak of the stage's processes together.")
+
+
+def provenance_table(facts: RunFacts) -> Table:
+    """Everything that names this run: protocol, fingerprints, versions, machine."""
+    scores = facts.scores
+    rows: list[tuple[str, str]] = [("recipe", f"{scores['recipe']['name']}, fingerprint {scores['recipe']['fingerprint']}")]
+    rows += [("precision", str(scores["training"].get("precision", ABSENT))), ("ranks", str(scores["training"].get("world_size", ABSENT)))]
+    for stage, provenance in scores["provenance"].items():
+        for name, value in (provenance or {}).items():
+            if name != "versions":
+                rows.append((f"{stage.replace('_', '-')}: {name.replace('_', ' ')}", _words(value)))
+    rows += [(f"stage {name.replace('_', ' ')}", f"fingerprint {stage['fingerprint']}") for name, stage in scores["stages"].items()]
+    rows.append(("versions", ", ".join(f"{name} {version}" for name, version in scores["versions"].items())))
+    machine = scores["machine"]
+    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB of memory"
+    rows.append(("machine", f"{machine['system']}, {machine['architecture']}, {machine['cores']} cores, {memory}"))
+    return Table("Provenance", ("what", "value"), tuple(rows), words=True)

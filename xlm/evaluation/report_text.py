@@ -1,0 +1,165 @@
+"""What a report says in words, and the table that ends a run in the terminal.
+
+Sentences are chosen by the numbers: a result that is not there is not claimed, and what the scores
+cannot show stands beside what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlm.evaluation.report_facts import RunFacts, languages_of
+from xlm.evaluation.summary import SCORES, read_json
+
+Json = Mapping[str, Any]
+REPORT = "report.html"
+
+
+def what_was_trained(facts: RunFacts) -> str:
+    """Return one paragraph on the model, its objectives and its size."""
+    model, training = facts.recipe.model, facts.scores["training"]
+    objectives = sorted({name for phase in facts.recipe.phases for name in phase.objectives})
+    tokens = sum(training.get("tokens_by_language", {}).values())
+    seen = f" It saw {_count(tokens)} tokens" if tokens else " It ran"
+    speed = training.get("tokens_per_second")
+    at = f", at {speed:,.0f} tokens a second" if speed else ""
+    return (
+        f"A text encoder of {model.layers} layers, {model.width} wide, with one vocabulary for all languages, was trained "
+        f"from scratch with {_listed([_OBJECTIVES[name] for name in objectives])}.{seen} in {facts.recipe.total_steps:,} steps{at}."
+    )
+
+
+_OBJECTIVES = {
+    "contrastive": "a contrastive loss that brings translations together",
+    "mlm": "masked words to guess (MLM)",
+    "tlm": "masked words to guess across a translation (TLM)",
+}
+
+
+def on_what(facts: RunFacts) -> str:
+    """Return one paragraph on the text."""
+    kept = facts.corpus.get("kept", {})
+    languages = sorted(kept) or sorted(facts.scores["training"].get("tokens_by_language", {}))
+    names = [source.name for source in facts.manifest.text_sources] if facts.manifest else []
+    sources = f" from {_listed(names)}" if names else ""
+    dropped = sum(count for counts in facts.corpus.get("dropped", {}).values() for reasons in counts.values() for count in reasons.values())
+    out = f" {dropped:,} texts and pairs were left out, each counted below by reason." if dropped else ""
+    return (
+        f"The text covers {len(languages)} languages ({', '.join(languages)}){sources}."
+        f"{out} Text of the test sets, and near copies of it, was kept out of training."
+    )
+
+
+def what_it_shows(facts: RunFacts) -> str:
+    """Return one paragraph on the scores against their floors."""
+    summary = facts.scores["summary"]
+    parts: list[str] = []
+    probe, floor = summary.get("intents.probe"), summary.get("intents.character_floor")
+    means = facts.recipe.evaluation.mean_languages
+    if probe is not None and floor is not None:
+        parts.append(
+            f"A classifier that saw labelled sentences in English only names the right intent of a sentence in another language in "
+            f"{probe:.1f} % of cases (mean of {', '.join(means)}); the same English sentences give a model of character n-grams, which "
+            f"needs no pretraining, {floor:.1f} %."
+        )
+        parts.append(_gains_sentence(facts))
+    top1 = summary.get("retrieval.top1_200")
+    if top1 is not None:
+        parts.append(f"Among 200 candidate translations it ranks the right one first in {top1:.1f} % of cases.")
+    return " ".join(part for part in parts if part) or "This run was not scored: its recipe declares no tasks."
+
+
+def _gains_sentence(facts: RunFacts) -> str:
+    languages = languages_of(facts.scores, "intents")
+    means = [language for language in facts.recipe.evaluation.mean_languages if language in languages]
+    unclear = [
+        language
+        for language in means
+        if not all(_above_zero(languages[language], f"probe-{floor}") for floor in ("character_floor", "random_encoder"))
+    ]
+    if not means:
+        return ""
+    clear = "The gain over that floor, and over the same encoder with random weights, is clear (95 % interval above 0) in "
+    if not unclear:
+        return f"{clear}all {len(means)}."
+    return f"{clear}{len(means) - len(unclear)} of {len(means)}; not in {_listed(unclear)}."
+
+
+def _above_zero(language: Json, difference: str) -> bool:
+    interval = (language.get("differences", {}).get(difference) or {}).get("interval")
+    return bool(interval and interval[0] > 0)
+
+
+def what_it_does_not_show(facts: RunFacts) -> str:
+    """Return one paragraph on the limits that the reader must keep in mind."""
+    seeds = facts.recipe.evaluation.seeds
+    shown_only = facts.recipe.tasks.intents.shown_only_languages if facts.recipe.tasks else ()
+    text = (
+        "One pretraining run is behind every figure, so the intervals say how sure the test is, not how a second training would "
+        f"differ; the {len(seeds)} seeds vary what follows pretraining only. "
+        "The sentences of the intent task are generated from templates in one domain, and the text is mostly short interface "
+        "strings: nothing here speaks about long documents, other domains or generation."
+    )
+    if shown_only:
+        text += f" Shown, but in no mean, because they have too few intents or too little text: {_listed(shown_only)}."
+    return text
+
+
+def score_rows(scores: Json) -> list[tuple[str, dict[str, float | None]]]:
+    """Return per language the headline scores in percent: intents by system, and retrieval at 200 candidates."""
+    intents = languages_of(scores, "intents")
+    retrieval = languages_of(scores, "retrieval")
+    rows: list[tuple[str, dict[str, float | None]]] = []
+    for language in [*intents, *(code for code in retrieval if code not in intents)]:
+        systems = intents.get(language, {}).get("systems", {})
+        found: dict[str, float | None] = {name: systems.get(name, {}).get("accuracy") for name in COLUMNS if name != "retrieval"}
+        top1 = retrieval.get(language, {}).get("systems", {}).get("encoder", {}).get("top1_200")
+        found["retrieval"] = top1["mean"] if top1 else None
+        rows.append((language + ("*" if intents.get(language, {}).get("shown_only") else ""), found))
+    return rows
+
+
+COLUMNS = {
+    "probe": "probe",
+    "finetuned": "fine-tuned",
+    "character_floor": "char floor",
+    "random_encoder": "random",
+    "retrieval": "retrieval@200",
+}
+
+
+def score_table(scores: Json) -> list[str]:
+    """Return the headline scores as aligned lines for a terminal, the means last."""
+    summary = scores["summary"]
+    rows = score_rows(scores)
+    means: dict[str, float | None] = {name: summary.get(f"intents.{name}") for name in COLUMNS if name != "retrieval"}
+    means["retrieval"] = summary.get("retrieval.top1_200")
+    lines = ["language  " + "".join(f"{title:>15}" for title in COLUMNS.values())]
+    for language, values in [*rows, ("mean", means)]:
+        cells = (f"{value:15.1f}" if (value := values[name]) is not None else f"{'–':>15}" for name in COLUMNS)
+        lines.append(f"{language:<10}" + "".join(cells))
+    return lines
+
+
+def closing_lines(run: Path, ui_command: str) -> list[str]:
+    """Return what ends a run: the table, where the report is, and how to open the tracking UI."""
+    scores = read_json(run / SCORES, required=True)
+    summary = scores["summary"]
+    lines = ["Zero-shot accuracy and retrieval, %  (labels in English only; * not in the means)", *score_table(scores)]
+    if not score_rows(scores):
+        lines = ["This recipe declares no tasks: nothing was scored."]
+    minutes, memory = summary["wall_s"] / 60, summary["peak_memory_bytes"] / 2**30
+    lines += ["", f"stages took {minutes:.1f} minutes in all, {memory:.1f} GiB at most"]
+    lines += [f"report    {run / REPORT}", f"scores    {run / SCORES}", f"MLflow    {ui_command}"]
+    return lines
+
+
+def _count(number: float) -> str:
+    return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,.0f}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Join names as a sentence does."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
