@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Make the virtual environment named in $1 from requirements.lock, unless it already is that.
-# The stamp is written last, so that a killed install leaves nothing that looks complete.
+# The stamps are written last, so that a killed install leaves nothing that looks complete: one for the
+# packages (a new lock makes everything anew), one for the project itself (a new pyproject.toml only
+# registers it again).
 set -euo pipefail
 venv="${1:?usage: environment.sh FOLDER}"
 python="${PYTHON:-python3}"
@@ -13,18 +15,31 @@ command -v "$python" >/dev/null || { say "error: '$python' was not found; instal
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
     { say "error: Python's venv module is missing; install it (Debian: apt-get install python3-venv)."; exit 2; }
 
-stamp="$( { cat requirements.lock pyproject.toml; "$python" --version; pwd; } | sha256sum | cut -d' ' -f1)"
-if [ -f "$venv/stamp" ] && [ "$(cat "$venv/stamp")" = "$stamp" ] && "$venv/bin/python" -c '' 2>/dev/null; then
-    exit 0
-fi
-exec 9>"$venv.lock"
-if command -v flock >/dev/null; then flock 9; fi
-[ -f "$venv/stamp" ] && [ "$(cat "$venv/stamp")" = "$stamp" ] && exit 0  # another make built it meanwhile
+hash_of() { sha256sum | cut -d' ' -f1; }
+packages="$( { cat requirements.lock; "$python" --version; pwd; } | hash_of)"
+project="$( { cat pyproject.toml; printf '%s' "$packages"; } | hash_of)"
+holds() { [ -f "$venv/$1" ] && [ "$(cat "$venv/$1")" = "$2" ]; }
+# Its own python must start: the one it was made from may have been removed.
+packages_current() { holds packages.stamp "$packages" && "$venv/bin/python" -c '' 2>/dev/null; }
 
-say "making $venv from requirements.lock (about 2 GB and two minutes; a CUDA build of torch takes more)"
-rm -rf "$venv"
-"$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement requirements.lock ||
-    { say "error: pip could not install requirements.lock; check that a Python package index can be reached (pip's own message is above)."; exit 2; }
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . 
-printf '%s\n' "$stamp" > "$venv/stamp"
+if packages_current && holds project.stamp "$project"; then exit 0; fi
+exec 9>"$venv.lock"
+if command -v flock >/dev/null; then
+    flock --nonblock 9 || { say "waiting for another make that is installing into $venv"; flock 9; }
+fi
+
+pip() { "$venv/bin/python" -m pip "$@" --quiet --disable-pip-version-check; }
+if ! packages_current; then
+    say "making $venv from requirements.lock (about 2 GB and two minutes; a CUDA build of torch takes more)"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    pip install --requirement requirements.lock || {
+        say "error: pip could not install requirements.lock; check that a Python package index can be reached and that the disk has room (pip's own message is above)."
+        exit 2
+    }
+    printf '%s\n' "$packages" > "$venv/packages.stamp"
+fi
+if ! holds project.stamp "$project"; then
+    pip install --no-deps --no-build-isolation --editable .
+    printf '%s\n' "$project" > "$venv/project.stamp"
+fi

@@ -1,0 +1,137 @@
+"""Run every stage of a recipe in order: raw text in, report out.
+
+Each stage is the script a user would start by hand, in a process of its own, so that memory is given
+back between stages and a failure names its stage. Run again, finished stages say so and are skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from xlm.errors import USER_ERROR_EXIT_CODE, exits_cleanly
+from xlm.evaluation.report_text import closing_lines
+from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
+from xlm.runs.processes import run_to_end
+from xlm.runs.stage import read_record
+from xlm.tracking.tracker import Tracker
+
+HERE = Path(__file__).resolve().parent
+# How long pretraining gets to finish its step and save after Ctrl-C, and any other stage to end.
+SAVE_GRACE_S, END_GRACE_S = 60.0, 5.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage: the script that runs it, the folder it leaves, and what a reader calls it."""
+
+    script: str
+    folder: Path
+    title: str
+    needs_tasks: bool = False
+    launched: bool = False
+
+
+def planned_steps(invocation: Invocation) -> list[Step]:
+    """Return the stages of a recipe in the order data flows; without tasks nothing is scored."""
+    run = invocation.folder
+    steps = [
+        Step("build_tasks.py", run.tasks, "evaluation sets: fetch and read text, set tests aside", needs_tasks=True),
+        Step("build_corpus.py", run.corpus, "corpus: clean and deduplicate"),
+        Step("build_vocab.py", run.vocabulary, "vocabulary: one for all languages"),
+        Step("build_shards.py", run.shards, "shards: tokens and row plans"),
+        Step("init_embeddings.py", run.embeddings, "embeddings: an aligned start"),
+        Step("pretrain.py", run.train, "pretraining", launched=True),
+        Step("zero_shot.py", run.zero_shot, "zero-shot scores: labels in English only", needs_tasks=True),
+        Step("code_switching.py", run.code_switching, "code-switching scores", needs_tasks=True),
+        Step("report.py", run.figures, "report"),
+    ]
+    if invocation.recipe.embeddings.kind != "aligned":
+        steps = [step for step in steps if step.folder != run.embeddings]
+    return [step for step in steps if invocation.recipe.tasks is not None or not step.needs_tasks]
+
+
+def rank_count() -> int:
+    """Return how many ranks this machine should pretrain with: up to two, by its GPUs or else its cores."""
+    # Asked in a process of its own: torch would stay in memory for the whole run.
+    question = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
+    answer = subprocess.run(question, capture_output=True, text=True, check=False).stdout.strip()
+    return min(2, int(answer) if answer.isdigit() and int(answer) > 0 else len(os.sched_getaffinity(0)))
+
+
+def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[str]:
+    """Return the command of a stage; pretraining goes through the DeepSpeed launcher, on a free port."""
+    command = [str(HERE / step.script), "--recipe", str(arguments.recipe)]
+    for override in arguments.set:
+        command += ["--set", override]
+    if arguments.run_dir is not None:
+        command += ["--run-dir", str(arguments.run_dir)]
+    if not step.launched:
+        return [sys.executable, *command]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # No host file: one left at the launcher's default path must not send this run to other machines.
+    options = ["--hostfile", os.devnull, "--num_accelerators", str(ranks), "--master_port", str(port), "--log_level", "error"]
+    launcher = str(Path(sys.executable).with_name("deepspeed"))
+    return [sys.executable, launcher, *options, *command, "--deepspeed_config", str(arguments.deepspeed_config)]
+
+
+def run_step(step: Step, arguments: argparse.Namespace) -> int:
+    """Run one stage and return its exit code, 1 where it ends well but leaves nothing."""
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", **os.environ}
+    ranks = (arguments.ranks or rank_count()) if step.launched else 1
+    if step.launched:
+        environment["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
+    grace_s = SAVE_GRACE_S if step.launched else END_GRACE_S
+    code = run_to_end(step_command(step, arguments, ranks), environment, saves_when_stopped=step.launched, grace_s=grace_s)
+    if code == 0:
+        # The launcher also returns 0 when a signal ended it, so what counts is what lies on disk.
+        read_record(step.folder)
+    return code
+
+
+def failure_sentence(step: Step, code: int) -> str:
+    """Return what to do after a stage failed."""
+    if code == USER_ERROR_EXIT_CODE:
+        return f"{step.script} stopped: put right what the error above names, then run the same command; it continues here."
+    return f"{step.script} failed with exit code {code} (its messages are above); the same command continues here."
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@exits_cleanly
+def main() -> None:
+    """Run the stages; stop at the first that fails, with its exit code."""
+    parser = recipe_parser(__doc__ or "")
+    config = HERE.parent / "deepspeed_configs" / "zero2.json"
+    parser.add_argument("--deepspeed_config", type=Path, default=config, metavar="FILE", help="ZeRO settings (default: zero2.json)")
+    parser.add_argument("--ranks", type=int, default=None, metavar="N", help="pretraining processes (default: up to two)")
+    invocation = parse_invocation(parser)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    steps = planned_steps(invocation)
+    started = time.monotonic()
+    for number, step in enumerate(steps, 1):
+        elapsed_s = int(time.monotonic() - started)
+        print(f"\n[{number}/{len(steps)}] {step.title}  ({elapsed_s // 60}:{elapsed_s % 60:02d} elapsed)", flush=True)
+        code = run_step(step, invocation.arguments)
+        if code != 0:
+            print(failure_sentence(step, code), file=sys.stderr)
+            sys.exit(code if code > 0 else 1)
+    root = invocation.folder.root
+    print("\n" + "\n".join(closing_lines(root, Tracker(root, key="", name="").ui_command())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Children end with their exit code, and are all gone after an interrupt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from xlm.runs.processes import run_to_end
+
+# A launcher with two ranks below it; a rank that is told to stop takes a moment to save.
+RANK = """
+import pathlib, signal, sys, time
+def save(number, frame):
+    time.sleep(0.3)
+    pathlib.Path(sys.argv[1]).write_text("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path(sys.argv[1]).write_text("running")
+time.sleep(60)
+"""
+LAUNCHER = """
+import subprocess, sys, time
+ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1], path]) for path in sys.argv[2:]]
+for rank in ranks:
+    rank.wait()
+"""
+
+
+def interrupt_when(condition) -> threading.Thread:
+    def wait_and_interrupt() -> None:
+        deadline = time.monotonic() + 20
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=wait_and_interrupt)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("code", [0, 2, 7])
+def test_the_exit_code_comes_through(code: int) -> None:
+    command = [sys.executable, "-c", f"import sys; sys.exit({code})"]
+    assert run_to_end(command, os.environ, saves_when_stopped=False, grace_s=1) == code
+
+
+def test_the_environment_is_the_one_given() -> None:
+    command = [sys.executable, "-c", "import os, sys; sys.exit(int(os.environ['ANSWER']))"]
+    assert run_to_end(command, {**os.environ, "ANSWER": "42"}, saves_when_stopped=False, grace_s=1) == 42
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_an_interrupt_ends_the_whole_tree(tmp_path: Path, saves: bool) -> None:
+    notes = [tmp_path / "rank0", tmp_path / "rank1"]
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    thread = interrupt_when(lambda: all(note.exists() and note.read_text() == "running" for note in notes))
+    command = [sys.executable, "-c", LAUNCHER, RANK, *map(str, notes)]
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end(command, os.environ, saves_when_stopped=saves, grace_s=10)
+    thread.join()
+    assert [note.read_text() for note in notes] == ["saved", "saved"]
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_a_rank_that_never_ends_is_killed_after_the_grace(tmp_path: Path) -> None:
+    note = tmp_path / "rank0"
+    deaf = "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    deaf += "pathlib.Path(sys.argv[1]).write_text('running'); time.sleep(60)"
+    thread = interrupt_when(lambda: note.exists() and note.read_text() == "running")
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end([sys.executable, "-c", LAUNCHER, deaf, str(note)], os.environ, saves_when_stopped=True, grace_s=0.5)
+    thread.join()
+    assert time.monotonic() - started < 15

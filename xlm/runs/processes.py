@@ -1,0 +1,64 @@
+"""Run a program to its end as a child, and take everything it started down with it when asked to stop.
+
+A launcher starts ranks, a rank starts workers: signalling the child alone leaves the others running.
+Only processes found below the child are ever signalled, each by its id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import psutil
+
+
+def run_to_end(command: Sequence[str], environment: Mapping[str, str], *, saves_when_stopped: bool, grace_s: float) -> int:
+    """Run ``command`` and return its exit code; a KeyboardInterrupt ends its whole tree and is raised again.
+
+    ``saves_when_stopped``: the leaves of the tree (the ranks below a launcher) are asked alone first and
+    get ``grace_s`` seconds to save, since a launcher that is told to stop cuts its ranks short. Otherwise
+    all are asked together. What is left after ``grace_s``, or at a second interrupt, is killed.
+    """
+    # Its own session: Ctrl-C in a terminal reaches this process alone, which then stops the others in order.
+    child = subprocess.Popen(list(command), env=dict(environment), start_new_session=True)
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        _stop_tree(child, saves_when_stopped, grace_s)
+        raise
+
+
+def _stop_tree(child: subprocess.Popen[bytes], leaves_first: bool, grace_s: float) -> None:
+    members = _tree(child.pid)
+    asked = [member for member in members if not _has_children(member)] if leaves_first else members
+    for member in asked:
+        _signal(member, signal.SIGTERM)
+    # A second Ctrl-C while waiting means now.
+    with contextlib.suppress(KeyboardInterrupt):
+        psutil.wait_procs(members, timeout=grace_s)
+    for member in {*members, *_tree(child.pid)}:
+        _signal(member, signal.SIGKILL)
+    child.wait()
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _has_children(process: psutil.Process) -> bool:
+    try:
+        return bool(process.children())
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    # psutil compares start times, so that a process id used again by another program is never hit.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
