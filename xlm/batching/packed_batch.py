@@ -6,6 +6,7 @@ Shapes: T tokens, S sequences, P predictions (positions whose original piece is 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> PackedBatch:
         """Copy the tensors to a device (asynchronously from pinned memory)."""
-        moved = {
+        moved: dict[str, Any] = {
             field.name: value.to(device, non_blocking=True) if isinstance(value := getattr(self, field.name), Tensor) else value
             for field in fields(self)
         }
