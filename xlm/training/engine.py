@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,14 +122,13 @@ class TrainingEngine:
 
     def _step_without_zero(self) -> StepResult:
         # Without ZeRO every rank holds the reduced gradient, and DeepSpeed reports no norm.
-        parameters = [parameter for parameter in self.objective.parameters() if parameter.grad is not None]
-        norm = float(nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None]))
-        applied = math.isfinite(norm)
-        if not applied:
-            for parameter in parameters:
-                parameter.grad = None  # AdamW passes over what has no gradient
+        gradients = [parameter.grad for parameter in self.objective.parameters() if parameter.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
+        if not math.isfinite(norm):
+            self._engine.zero_grad()
+            return StepResult(False, math.inf)
         self._engine.step()
-        return StepResult(applied, norm if applied else math.inf)
+        return StepResult(True, norm)
 
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter of the model in fp32 on the CPU, by name; every rank must go through all of them."""
@@ -154,13 +154,14 @@ class TrainingEngine:
 
 
 def _import_deepspeed() -> Any:  # noqa: ANN401 (DeepSpeed has no types)
-    # Its logger speaks at import; and oneDNN-less CPUs without a compiler could not build the shared-memory
-    # operator, which serves inference only.
+    # Its shared-memory operator serves inference only, and compiling it takes a C++ compiler and up to a minute.
     os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
     import deepspeed
     import deepspeed.ops
     from deepspeed.utils import logger
 
     logger.setLevel(logging.ERROR)
+    # torch renames collectives that DeepSpeed calls in every step.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\..*")
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed

@@ -1,0 +1,83 @@
+"""One rank of a made-up training: argv is a JSON list of scenarios; rank 0 writes what each gave.
+
+A scenario: {"stage", "precision", "micro_steps", "steps", "poison" (step whose gradient is infinite)}.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from made_up_rows import LANGUAGES, MODEL, VOCABULARY, deal, make_rows
+
+from xlm.config.recipe import OptimizerSection, TrainingSection
+from xlm.model.pretraining import PretrainingModel
+from xlm.training.deepspeed_config import load_deepspeed_config
+from xlm.training.distributed import Process, gather_numbers, join_group, leave_group
+from xlm.training.engine import TrainingEngine
+from xlm.training.objectives import PretrainingObjective, StepContext, count_pairs
+from xlm.training.statistics import LossStatistics
+
+WEIGHTS = {"mlm": 1.0, "tlm": 0.5, "contrastive": 0.7}
+TEMPERATURE = 0.2
+OPTIMIZER = OptimizerSection(learning_rate=1e-2, token_embedding_learning_rate_scale=0.5)
+TRAINING = TrainingSection(tokens_per_step=128, micro_batch_tokens=128, optimizer=OPTIMIZER, gradient_clipping=0.5)
+
+
+def make_engine(scenario, process):
+    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
+    model.initialise(3)
+    statistics = LossStatistics(LANGUAGES, process.device())
+    objective = PretrainingObjective(model, TEMPERATURE, statistics)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ds.json"
+        zero = {"stage": scenario["stage"]} | scenario.get("zero", {})
+        path.write_text(json.dumps({"zero_optimization": zero}), encoding="utf-8")
+        config = load_deepspeed_config(
+            path, TRAINING, scenario.get("precision", "fp32"), micro_steps=scenario["micro_steps"], world_size=process.world_size
+        )
+    return TrainingEngine(objective, config, OPTIMIZER)
+
+
+def run_step(engine, process, scenario, step):
+    batches = deal(make_rows(step, **scenario.get("rows", {})), process.world_size, scenario["micro_steps"], process.rank)
+    everyone = gather_numbers([sum(len(batch.labels) for batch in batches), count_pairs(batches[0])], engine.device)
+    predicted, pairs = sum(numbers[0] for numbers in everyone), tuple(numbers[1] for numbers in everyone)
+    weights = dict(WEIGHTS)
+    if scenario.get("poison") == step:
+        weights["mlm"] = float("inf")
+    context = StepContext(max(1, predicted), pairs, weights, process.rank)
+    for number, batch in enumerate(batches):
+        engine.accumulate(batch.to(engine.device), context, with_pairs=number == 0 and sum(pairs) > 0, last=number == len(batches) - 1)
+    result = engine.step(1e-2)
+    engine.objective.statistics.commit_step(result.applied)
+    engine.objective.statistics.reduce()
+    return result
+
+
+def run_scenario(scenario, process):
+    engine = make_engine(scenario, process)
+    told = {"losses": [], "norms": [], "applied": []}
+    for step in range(scenario["steps"]):
+        result = run_step(engine, process, scenario, step)
+        told["losses"].append(engine.objective.statistics.take_window().loss)
+        told["norms"].append(result.gradient_norm if result.applied else None)
+        told["applied"].append(result.applied)
+    told["weights"] = {name: tensor.flatten().tolist() for name, tensor in engine.full_weights()}
+    return told
+
+
+def main():
+    scenarios, out = json.loads(sys.argv[1]), Path(sys.argv[2])
+    process = Process.from_environment()
+    torch.set_num_threads(1)
+    join_group(process, timeout_s=60)
+    results = [run_scenario(scenario, process) for scenario in scenarios]
+    if process.is_main:
+        out.write_text(json.dumps(results), encoding="utf-8")
+    leave_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Two real ranks against one process of plain PyTorch, for every ZeRO stage and every way to cut a batch."""
+
+import json
+
+import pytest
+import torch
+from engine_worker import TEMPERATURE, TRAINING, WEIGHTS
+from made_up_rows import LANGUAGES, MODEL, VOCABULARY, make_rows, reference_loss
+from ranks import run_ranks
+
+from xlm.config.recipe import OptimizerSection
+from xlm.model.pretraining import PretrainingModel
+from xlm.training.engine import parameter_groups
+
+STEPS = 3
+# Buckets smaller than most parameters, and fewer rows than micro-batches, so that some are empty: gradients
+# of different parameters must never meet in one sum.
+SMALL_BUCKETS = {"reduce_bucket_size": 600, "allgather_bucket_size": 600}
+FEW_ROWS = {"token_rows": 1, "pair_rows": 1}
+PLAIN = [{"stage": stage, "micro_steps": micro, "steps": STEPS} for stage in (0, 1, 2, 3) for micro in (1, 3)]
+SPARSE = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "rows": FEW_ROWS, "zero": SMALL_BUCKETS} for stage in (1, 2, 3)]
+BF16 = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "precision": "bf16"} for stage in (1, 2, 3)]
+POISON = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "poison": 1} for stage in (0, 1, 2, 3)]
+POISON += [{"stage": stage, "micro_steps": 1, "steps": STEPS, "poison": 1, "precision": "bf16"} for stage in (1, 2, 3)]
+SCENARIOS = [*PLAIN, *SPARSE, *BF16, *POISON]
+
+
+def name_of(scenario):
+    return "-".join(f"{key}{value}" for key, value in scenario.items() if not isinstance(value, dict)) + (
+        "-sparse" if "rows" in scenario else ""
+    )
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    out = tmp_path_factory.mktemp("engine") / "two.json"
+    run_ranks("engine_worker.py", [json.dumps(SCENARIOS), str(out)], world_size=2)
+    return {name_of(scenario): result for scenario, result in zip(SCENARIOS, json.loads(out.read_text()), strict=True)}
+
+
+def reference(rows=None, poison=None):
+    """The same training in plain PyTorch: the loss by its definition, clipping, AdamW."""
+    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
+    model.initialise(3)
+    section = TRAINING.optimizer
+    groups = parameter_groups(model, section)
+    for group in groups:
+        group["lr"] = 1e-2 * group["lr_scale"]
+    optimizer = torch.optim.AdamW(groups, betas=section.betas, eps=section.epsilon, weight_decay=section.weight_decay)
+    losses, norms = [], []
+    for step in range(STEPS):
+        if step == poison:
+            continue
+        optimizer.zero_grad()
+        loss = reference_loss(model, make_rows(step, **(rows or {})), WEIGHTS, TEMPERATURE)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), TRAINING.gradient_clipping).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, norms, dict(model.named_parameters())
+
+
+def assert_same_weights(found, wanted, **tolerance):
+    assert set(found) == set(wanted)
+    for name, values in found.items():
+        torch.testing.assert_close(
+            torch.tensor(values), wanted[name].detach().flatten(), **tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize("scenario", [*PLAIN, *SPARSE], ids=name_of)
+def test_fp32_is_plain_pytorch_at_every_stage(two_ranks, scenario):
+    found = two_ranks[name_of(scenario)]
+    losses, norms, weights = reference(scenario.get("rows"))
+    assert found["losses"] == pytest.approx(losses, rel=1e-5)
+    assert found["norms"] == pytest.approx(norms, rel=1e-4)
+    assert_same_weights(found["weights"], weights, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("scenario", BF16, ids=name_of)
+def test_bf16_follows_fp32_within_its_rounding(two_ranks, scenario):
+    found = two_ranks[name_of(scenario)]
+    losses, _, _ = reference()
+    assert found["losses"] == pytest.approx(losses, rel=0.02)
+    # Full weights are the fp32 master copy, not bf16 numbers widened.
+    values = torch.tensor(found["weights"]["encoder.embeddings.tokens.weight"])
+    assert not torch.equal(values.bfloat16().float(), values)
+
+
+@pytest.mark.parametrize("scenario", POISON, ids=name_of)
+def test_a_step_that_is_not_finite_is_skipped_on_all_ranks(two_ranks, scenario):
+    found = two_ranks[name_of(scenario)]
+    assert found["applied"] == [True, False, True]
+    assert found["norms"][1] is None
+    assert found["losses"][1] is None
+    if scenario.get("precision") != "bf16":
+        losses, _, weights = reference(poison=1)
+        assert [found["losses"][0], found["losses"][2]] == pytest.approx(losses, rel=1e-5)
+        assert_same_weights(found["weights"], weights, rtol=1e-3, atol=2e-5)
+
+
+def test_one_rank_gives_the_loss_of_two(two_ranks, tmp_path):
+    scenario = {"stage": 2, "micro_steps": 1, "steps": STEPS}
+    run_ranks("engine_worker.py", [json.dumps([scenario]), str(tmp_path / "one.json")], world_size=1)
+    (one,) = json.loads((tmp_path / "one.json").read_text())
+    two = two_ranks[name_of(scenario)]
+    assert one["losses"] == pytest.approx(two["losses"], rel=1e-6)
+    assert one["norms"] == pytest.approx(two["norms"], rel=1e-5)
+
+
+def test_no_decay_on_norms_biases_and_positions():
+    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
+    groups = {group["name"]: group for group in parameter_groups(model, OptimizerSection(learning_rate=1.0, weight_decay=0.1))}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    free = {names[id(parameter)] for parameter in groups["not_decayed"]["params"]}
+    assert groups["not_decayed"]["weight_decay"] == 0.0
+    assert groups["decayed"]["weight_decay"] == groups["token_embeddings"]["weight_decay"] == 0.1
+    assert "encoder.embeddings.positions.weight" in free
+    assert all(name in free for name in names.values() if name.endswith("bias") or "norm" in name)
+    assert not any(name.endswith(("qkv.weight", "dense.weight", "tokens.weight")) for name in free)
+    assert sum(len(group["params"]) for group in groups.values()) == len(names)
