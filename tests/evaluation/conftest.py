@@ -61,11 +61,16 @@ def zero_shot_scores() -> dict:
     mean = [PROBE[language] for language in ("de", "fr", "es", "ru", "zh-Hans", "ar", "el", "vi")]
     return {
         "unit": "percent",
-        "intents": {"labels": 42, "languages": {language: intents_entry(language) for language in LANGUAGES}},
+        "intents": {
+            "labels": 42,
+            "languages": {language: intents_entry(language) for language in LANGUAGES},
+            "mean_differences": {"probe-character_floor": {"gain": 26.2, "interval": [24.1, 28.3]}},
+            "collapsed": {},
+        },
         "retrieval": {
             "layer": "final",
             "languages": {language: retrieval_entry(language) for language in LANGUAGES[1:]},
-            "left_out": {"hi": "pool of 240", "ar": "pool of 240"},
+            "left_out": {"top1_200": {}, "top1_2000": {"hi": "pool of 240", "ar": "pool of 240"}},
         },
         "summary": {
             "intents.probe": sum(mean) / len(mean),
@@ -83,12 +88,13 @@ def zero_shot_scores() -> dict:
 def code_switching_scores() -> dict:
     def entry(language: str, rate: float) -> dict:
         systems = {"probe": {"accuracy": 84 - 20 * rate, "interval": [70.0, 80.0]}, "character_floor": {"accuracy": 78 - 55 * rate}}
-        counts = {"sentences": 900, "unswitched": 41, "realised_share": 0.6 * rate, "mean_cmi": 45 * rate}
+        counts = {"sentences": 900, "unswitched": 41, "realised_share": 60 * rate, "mean_cmi": 45 * rate}
         return counts | {"systems": systems}
 
     buckets = [(0, 0, 89, 89), (0, 10, 86, 80), (10, 20, 80, 66), (20, 30, 74, 55), (30, 40, 69, 47), (40, 50, 66, 41)]
     return {
         "unit": "percent",
+        "english": {"systems": {"probe": {"accuracy": 90.0}, "character_floor": {"accuracy": 90.0}}},
         "languages": {language: {str(rate): entry(language, rate) for rate in (0.25, 0.5)} for language in ("de", "ru", "zh-Hans")},
         "cmi_buckets": [
             {"low": low, "high": high, "sentences": 800, "probe": probe, "character_floor": floor} for low, high, probe, floor in buckets
@@ -138,7 +144,8 @@ def fill_run(run: RunFolder, *, tasks: bool = True) -> None:
     """Write every stage's folder of a run."""
     sizes = {language: 900_000 // (rank + 1) for rank, language in enumerate(LANGUAGES)}
     dropped = {language: {"weblate": {"duplicate": 12000, "wrong_script": 210}, "django": {"empty": 90}} for language in LANGUAGES}
-    kept = {language: {"documents": 30000, "pairs": 25000} for language in LANGUAGES}
+    kept = {language: {"documents": 30000, "characters": 1_200_000} for language in LANGUAGES}
+    pairs = {f"en_{language}": 25000 for language in LANGUAGES[1:]}
     corpora = {
         language: {"kind": "monolingual", "languages": [language], "tokens": size, "items": size // 9} for language, size in sizes.items()
     }
@@ -146,7 +153,7 @@ def fill_run(run: RunFolder, *, tasks: bool = True) -> None:
     training = {"tokens_by_language": tokens_by_language, "tokens_per_second": 12044.2, "precision": "bf16", "world_size": 2, "steps": 300}
     coverage = {"languages": {language: coverage_row(language, rank) for rank, language in enumerate(LANGUAGES)}}
     write_stage(run.normalised, {}, {})
-    write_stage(run.corpus, {"summary.json": {"kept": kept, "dropped": dropped}}, {})
+    write_stage(run.corpus, {"summary.json": {"languages": kept, "pairs": pairs, "dropped": dropped}}, {})
     write_stage(run.vocabulary, {"coverage.json": coverage}, {})
     write_stage(run.shards, {"index.json": {"corpora": corpora}}, {})
     write_stage(run.embeddings, {}, {})

@@ -43,7 +43,23 @@ def test_a_pool_too_small_for_2000_is_a_dash_and_named(recipe: Recipe, finished_
     rows = {row[0]: row for row in table.rows}
     assert rows["hi"][table.columns.index("2,000: mean")] == tables.ABSENT
     assert rows["de"][table.columns.index("2,000: mean")] == "82.0"
-    assert "hi: pool of 240" in table.note
+    assert "Not in the mean of 2,000: ar (pool of 240), hi (pool of 240)." in table.note
+    assert "mean of 200" not in table.note
+
+
+def test_code_switching_starts_with_plain_english_and_shows_what_was_really_switched(recipe: Recipe, finished_run: RunFolder) -> None:
+    table = tables.code_switching_table(read_facts(recipe, finished_run))
+    assert table is not None
+    assert table.rows[0][:3] == ("nothing (English)", "90.0", "90.0")
+    assert table.rows[1][:5] == ("de at 25%", "79.0", "64.2", "15 %", "11.2")
+
+
+def test_a_pair_counts_in_both_languages(recipe: Recipe, finished_run: RunFolder) -> None:
+    table = tables.language_table(read_facts(recipe, finished_run))
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert rows["en"][table.columns.index("pairs")] == "275,000"
+    assert rows["hi"][table.columns.index("pairs")] == "25,000"
 
 
 def test_reasons_are_sorted_by_how_much_they_took(recipe: Recipe, finished_run: RunFolder) -> None:

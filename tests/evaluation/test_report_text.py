@@ -13,8 +13,16 @@ from xlm.runs.stage import write_json
 def test_a_clear_gain_is_claimed_and_an_unclear_one_is_named(recipe: Recipe, finished_run: RunFolder) -> None:
     facts = read_facts(recipe, finished_run)
     assert "clear (95 % interval above 0) in all 8." in text.what_it_shows(facts)
+    assert "26.2 points more [24.1, 28.3]" in text.what_it_shows(facts)
     facts.scores["tasks"]["intents"]["languages"]["ar"]["differences"]["probe-random_encoder"]["interval"] = [-0.5, 4.0]
     assert "in 7 of 8; not in ar." in text.what_it_shows(facts)
+
+
+def test_a_collapsed_classifier_is_named(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+    assert "same label" not in text.what_it_does_not_show(facts)
+    facts.scores["tasks"]["intents"]["collapsed"] = {"random_encoder": {"ar": [1], "el": [2, 3]}}
+    assert "Of random encoder, some seeds give nearly every sentence the same label in ar and el." in text.what_it_does_not_show(facts)
 
 
 def test_a_run_without_tasks_claims_nothing(recipe: Recipe, finished_run: RunFolder) -> None:

@@ -117,3 +117,12 @@ def dropped_by_reason(corpus: Json) -> dict[str, Counter[str]]:
             for reason, count in reasons.items():
                 result.setdefault(reason, Counter())[language] += count
     return result
+
+
+def pairs_by_language(corpus: Json) -> Counter[str]:
+    """Return how many pairs each language is a side of."""
+    result: Counter[str] = Counter()
+    for name, count in corpus.get("pairs", {}).items():
+        for language in split_pair_name(name):
+            result[language] += count
+    return result

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlm.evaluation.report_facts import RunFacts, dropped_by_reason, languages_of, text_shares, trained_shares
+from xlm.evaluation.report_facts import RunFacts, dropped_by_reason, languages_of, pairs_by_language, text_shares, trained_shares
 
 Json = Mapping[str, Any]
 ABSENT = "–"
@@ -106,8 +106,11 @@ def retrieval_table(facts: RunFacts) -> Table | None:
     ]
     means = [percent(summary.get(f"retrieval.{pool}")) for pool in ("top1_200", "top1_2000")]
     rows.append(("mean", "", "", *means, "", "", ""))
-    left_out = "; ".join(f"{name}: {_words(reason)}" for name, reason in (retrieval.get("left_out") or {}).items())
-    note = f"Layer: {retrieval.get('layer', 'final')}." + (f" Left out: {left_out}." if left_out else "")
+    note = f"Layer: {retrieval.get('layer', 'final')}."
+    for pool, missing in (retrieval.get("left_out") or {}).items():
+        if missing:
+            size = f"{int(pool.rpartition('_')[2]):,}"
+            note += f" Not in the mean of {size}: {', '.join(f'{language} ({reason})' for language, reason in missing.items())}."
     columns = ("language", "200: from en", "200: to en", "200: mean", "2,000: mean", "starting embeddings", "random weights", "pool")
     return Table("Retrieval, right translation first, in %", columns, tuple(rows), note)
 
@@ -121,33 +124,45 @@ def _words(value: object) -> str:
 def code_switching_table(facts: RunFacts) -> Table | None:
     """Accuracy on code-switched English test sentences by language and rate."""
     languages = languages_of(facts.scores, "code_switching")
+    english: Json = (facts.scores["tasks"].get("code_switching") or {}).get("english", {}).get("systems", {})
     rows = []
+    if english:
+        plain = (percent(english[name]["accuracy"]) for name in _SWITCHED_SYSTEMS)
+        rows.append(("nothing (English)", *plain, "0 %", "0.0", "", ""))
     for language, rates in languages.items():
         for rate, entry in rates.items():
-            scores = (entry["systems"].get(name, {}).get("accuracy") for name in ("probe", "character_floor"))
-            share, unswitched = 100 * entry["realised_share"], f"{entry['unswitched']:,}"
-            row = (f"{language} at {float(rate):.0%}", *map(percent, scores), f"{share:.0f} %", f"{entry['mean_cmi']:.1f}")
-            rows.append((*row, f"{entry['sentences']:,}", unswitched))
+            scores = (percent(entry["systems"].get(name, {}).get("accuracy")) for name in _SWITCHED_SYSTEMS)
+            mixed = (f"{entry['realised_share']:.0f} %", f"{entry['mean_cmi']:.1f}", f"{entry['sentences']:,}", f"{entry['unswitched']:,}")
+            rows.append((f"{language} at {float(rate):.0%}", *scores, *mixed))
     columns = ("words switched into", "frozen probe", "char n-grams", "words really switched", "mean CMI", "sentences", "unswitched")
     note = "A word without an entry in the dictionary stays English: that is why less is switched than asked for."
-    return Table("Code-switched intents, accuracy in %", columns, tuple(rows), note) if rows else None
+    return Table("Code-switched intents, accuracy in %", columns, tuple(rows), note) if languages else None
+
+
+_SWITCHED_SYSTEMS = ("probe", "character_floor")
 
 
 def language_table(facts: RunFacts) -> Table | None:
-    """Share of the text and of training by language."""
+    """Text kept, and share of the text and of training, by language."""
     text, trained = text_shares(facts.shards), trained_shares(facts.scores["training"])
     tokens: Json = facts.scores["training"].get("tokens_by_language", {})
-    names = sorted(set(text) | set(trained), key=lambda language: -text.get(language, 0.0))
+    kept: Json = facts.corpus.get("languages", {})
+    pairs = pairs_by_language(facts.corpus)
+    names = sorted({*text, *trained, *kept}, key=lambda language: -text.get(language, 0.0))
     rows = tuple(
         (
             language,
+            *(f"{kept[language][name]:,}" if language in kept else ABSENT for name in ("documents", "characters")),
+            f"{pairs[language]:,}",
             percent(text.get(language)),
             percent(trained.get(language)),
             f"{tokens[language]:,.0f}" if language in tokens else ABSENT,
         )
         for language in names
     )
-    return Table("Languages", ("language", "% of the text", "% of training", "tokens seen"), rows) if rows else None
+    columns = ("language", "texts kept", "characters", "pairs", "% of all tokens", "% of training", "tokens seen")
+    note = "A text is a string of an interface, once, or a running text; a pair counts in both of its languages."
+    return Table("Languages", columns, rows, note) if rows else None
 
 
 def dropped_table(facts: RunFacts) -> Table | None:
@@ -195,6 +210,10 @@ def stage_table(facts: RunFacts) -> Table:
     return Table("Cost by stage", ("stage", "seconds", "memory, GiB"), rows, "Memory is the peak of the stage's processes together.")
 
 
+# Too long for a page; they stand in scores.json.
+_LONG = ("versions", "evaluation_sets")
+
+
 def provenance_table(facts: RunFacts) -> Table:
     """Everything that names this run: protocol, fingerprints, versions, machine."""
     scores = facts.scores
@@ -202,7 +221,7 @@ def provenance_table(facts: RunFacts) -> Table:
     rows += [("precision", str(scores["training"].get("precision", ABSENT))), ("ranks", str(scores["training"].get("world_size", ABSENT)))]
     for stage, provenance in scores["provenance"].items():
         for name, value in (provenance or {}).items():
-            if name != "versions":
+            if name not in _LONG:
                 rows.append((f"{stage.replace('_', '-')}: {name.replace('_', ' ')}", _words(value)))
     rows += [(f"stage {name.replace('_', ' ')}", f"fingerprint {stage['fingerprint']}") for name, stage in scores["stages"].items()]
     rows.append(("versions", ", ".join(f"{name} {version}" for name, version in scores["versions"].items())))

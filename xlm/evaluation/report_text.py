@@ -40,8 +40,7 @@ _OBJECTIVES = {
 
 def on_what(facts: RunFacts) -> str:
     """Return one paragraph on the text."""
-    kept = facts.corpus.get("kept", {})
-    languages = sorted(kept) or sorted(facts.scores["training"].get("tokens_by_language", {}))
+    languages = sorted(facts.corpus.get("languages", {})) or sorted(facts.scores["training"].get("tokens_by_language", {}))
     names = [source.name for source in facts.manifest.text_sources] if facts.manifest else []
     sources = f" from {_listed(names)}" if names else ""
     dropped = sum(count for counts in facts.corpus.get("dropped", {}).values() for reasons in counts.values() for count in reasons.values())
@@ -81,7 +80,9 @@ def _gains_sentence(facts: RunFacts) -> str:
     ]
     if not means:
         return ""
-    clear = "The gain over that floor, and over the same encoder with random weights, is clear (95 % interval above 0) in "
+    mean = facts.scores["tasks"]["intents"].get("mean_differences", {}).get("probe-character_floor")
+    points = f"That is {mean['gain']:.1f} points more [{mean['interval'][0]:.1f}, {mean['interval'][1]:.1f}]. " if mean else ""
+    clear = f"{points}The gain over that floor, and over the same encoder with random weights, is clear (95 % interval above 0) in "
     if not unclear:
         return f"{clear}all {len(means)}."
     return f"{clear}{len(means) - len(unclear)} of {len(means)}; not in {_listed(unclear)}."
@@ -102,6 +103,8 @@ def what_it_does_not_show(facts: RunFacts) -> str:
         "The sentences of the intent task are generated from templates in one domain, and the text is mostly short interface "
         "strings: nothing here speaks about long documents, other domains or generation."
     )
+    for system, languages in ((facts.scores["tasks"].get("intents") or {}).get("collapsed") or {}).items():
+        text += f" Of {system.replace('_', ' ')}, some seeds give nearly every sentence the same label in {_listed(sorted(languages))}."
     if shown_only:
         text += f" Shown, but in no mean, because they have too few intents or too little text: {_listed(shown_only)}."
     return text
