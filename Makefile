@@ -7,23 +7,33 @@ PYTHON ?= python3
 VENV := .venv
 RUN := OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(VENV)/bin/python
 
-.PHONY: help venv quickstart test test-slow check bench clean
+RECIPE ?= pipelines/recipes/quickstart.yaml
+# Further options of the quickstart, for example ARGS="--set seed=2 --run-dir runs/seed2".
+ARGS ?=
+
+.PHONY: help venv quickstart test test-quick test-slow check bench clean
 
 help:
 	@echo "make quickstart   fetch real text, pretrain, evaluate, write runs/quickstart/report.html"
+	@echo "                  (RECIPE=... for another experiment, ARGS=\"--set a.b=c\" for other values)"
 	@echo "make test         every test that fits in minutes, the small whole pipeline included"
+	@echo "make test-quick   the same without the whole pipeline"
 	@echo "make test-slow    the proofs that take longer"
 	@echo "make check        ruff, mypy --strict on xlm/, import-linter"
-	@echo "make bench        every benchmark against its named peer"
+	@echo "make bench        every benchmark against its named peer; make bench-data runs one"
+	@echo "make clean        remove .venv and benchmark results (runs/ stays)"
 
 venv:
 	@PYTHON="$(PYTHON)" bash pipelines/environment.sh $(VENV)
 
 quickstart: venv
-	@$(RUN) pipelines/quickstart.py --recipe pipelines/recipes/quickstart.yaml
+	@$(RUN) pipelines/quickstart.py --recipe $(RECIPE) $(ARGS)
 
 test: venv
 	$(RUN) -m pytest -m "not slow"
+
+test-quick: venv
+	$(RUN) -m pytest -m "not slow and not pipeline"
 
 test-slow: venv
 	$(RUN) -m pytest -m slow
@@ -40,5 +50,6 @@ bench: venv
 bench-%: venv
 	$(RUN) benchmarks/run.py $*
 
+# A run folder may hold days of training: it is never removed here.
 clean:
-	rm -rf $(VENV) runs benchmarks/results
+	rm -rf $(VENV) benchmarks/results

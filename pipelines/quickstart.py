@@ -21,7 +21,7 @@ from xlm.errors import USER_ERROR_EXIT_CODE, exits_cleanly
 from xlm.evaluation.report_text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.processes import run_to_end
-from xlm.runs.stage import read_record
+from xlm.runs.stage import RECORD
 from xlm.tracking.tracker import Tracker
 
 HERE = Path(__file__).resolve().parent
@@ -93,16 +93,17 @@ def run_step(step: Step, arguments: argparse.Namespace) -> int:
         environment["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
     grace_s = SAVE_GRACE_S if step.launched else END_GRACE_S
     code = run_to_end(step_command(step, arguments, ranks), environment, saves_when_stopped=step.launched, grace_s=grace_s)
-    if code == 0:
-        # The launcher also returns 0 when a signal ended it, so what counts is what lies on disk.
-        read_record(step.folder)
-    return code
+    # The launcher also returns 0 when a signal ended it, so what counts is what lies on disk.
+    return code or int(not (step.folder / RECORD).exists())
 
 
 def failure_sentence(step: Step, code: int) -> str:
     """Return what to do after a stage failed."""
     if code == USER_ERROR_EXIT_CODE:
         return f"{step.script} stopped: put right what the error above names, then run the same command; it continues here."
+    # A shell and the launcher report a process killed by signal 9 as 128 + 9 or 256 - 9.
+    if code in (-9, 137, 247):
+        return f"{step.script} was killed (signal 9), perhaps because memory ran out; the same command continues here."
     return f"{step.script} failed with exit code {code} (its messages are above); the same command continues here."
 
 
