@@ -18,11 +18,27 @@ from xlm.corpora.fold import fold
 from xlm.seeding import key_int64
 
 # English names of places, looked up in the catalogues for their translations.
-ROOMS = (
-    *("attic", "balcony", "basement", "bathroom", "bedroom", "cellar", "dining room", "garage", "garden", "guest room", "hall"),
-    *("hallway", "kitchen", "laundry room", "library", "living room", "office", "pool", "room", "school", "terrace", "workshop"),
+ROOMS = frozenset(
+    [
+        *("attic", "balcony", "basement", "bathroom", "bedroom", "cellar", "dining room", "garage", "garden", "guest room", "hall"),
+        *("hallway", "kitchen", "laundry room", "library", "living room", "office", "pool", "room", "school", "terrace", "workshop"),
+    ]
 )
-FEWEST_ROOMS = 3
+# English last words of names that could be a device's ("garage door sensor"). Left out: light, fan, timer, vacuum
+# and the like, which name what an intent is about and would give it away.
+DEVICES = frozenset(
+    [
+        *("adapter", "alarm", "amplifier", "battery", "boiler", "camera", "charger", "computer", "conditioner", "controller"),
+        *("dehumidifier", "detector", "device", "dishwasher", "display", "doorbell", "dryer", "freezer", "fridge", "gateway"),
+        *("generator", "heater", "heating", "hub", "humidifier", "inverter", "kettle", "lamp", "machine", "meter", "microwave"),
+        *("monitor", "motor", "oven", "outlet", "panel", "phone", "player", "plug", "printer", "projector", "pump", "purifier"),
+        *("radio", "receiver", "refrigerator", "remote", "robot", "router", "screen", "sensor", "siren", "socket", "speaker"),
+        *("sprinkler", "switch", "system", "tablet", "tank", "television", "thermostat", "tv", "valve", "ventilation", "washer"),
+    ]
+)
+MOST_DEVICE_WORDS = 3
+# With fewer the slot is filled up from its share of the other keys.
+FEWEST_ROOMS, FEWEST_DEVICES = 3, 20
 
 _NAME = regex.compile(r"[\p{L}\p{M}]+(?:[ '’\-][\p{L}\p{M}]+)*")
 
@@ -51,8 +67,6 @@ SLOTS: Mapping[str, SlotKind] = {
 }
 _MOST_TARGET_WORDS = 7
 _MOST_CHARACTERS = 40
-# Devices before interface strings of any kind, where this corpus has enough of them.
-DEVICE_CORPUS = "homeassistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,6 @@ class CatalogueName:
     key: str
     english: str
     text: str
-    corpus: str
 
 
 def catalogue_names(pairs: Iterable[SentencePair], *, english: bool = False) -> list[CatalogueName]:
@@ -79,33 +92,30 @@ def catalogue_names(pairs: Iterable[SentencePair], *, english: bool = False) -> 
             continue
         folded = fold(pair.source)
         if english or fold(pair.target) != folded:
-            names[pair.key] = CatalogueName(pair.key, folded, text, pair.corpus)
+            names[pair.key] = CatalogueName(pair.key, folded, text)
     return list(names.values())
 
 
 def build_fillers(names: Sequence[CatalogueName], seed: int) -> dict[str, tuple[str, ...]]:
-    """Return texts by slot name: rooms by their English name, everything else by a keyed draw over the keys.
+    """Return texts by slot name: rooms and devices by their English names, the rest by a keyed draw over the keys.
 
     The order over keys is the same in every language, so two languages share as many names as their
-    catalogues do. Areas that the catalogues do not name are filled up from the slot's own share.
+    catalogues do. Areas and names that the catalogues hardly have are filled up from the slot's own share.
     """
-    shares: dict[str, list[CatalogueName]] = {slot: [] for slot in SLOTS}
+    shares: dict[str, list[str]] = {slot: [] for slot in SLOTS}
     rooms: dict[str, str] = {}
+    devices: list[str] = []
     slots = tuple(SLOTS)
-    places = {fold(room) for room in ROOMS}
-    for name in sorted(names, key=lambda name: (name.corpus != DEVICE_CORPUS, key_int64(seed, "filler order", name.key), name.key)):
-        if name.english in places:
-            rooms.setdefault(name.english, name.text)
-            continue
+    for name in sorted(names, key=lambda name: (key_int64(seed, "filler order", name.key), name.key)):
+        words = name.english.split(" ")
         slot = slots[key_int64(seed, "filler slot", name.key) % len(slots)]
-        words = name.english.count(" ") + 1
-        if SLOTS[slot].fewest_words <= words <= SLOTS[slot].most_words:
-            shares[slot].append(name)
-    fillers = {slot: _distinct(name.text for name in shares[slot])[: SLOTS[slot].size] for slot in slots}
-    found = tuple(rooms[place] for place in sorted(rooms))
-    fillers["area"] = found if len(found) >= FEWEST_ROOMS else (found + fillers["area"])[: SLOTS["area"].size]
-    return fillers
-
-
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
+        if name.english in ROOMS:
+            rooms.setdefault(name.english, name.text)
+        elif words[-1] in DEVICES:
+            devices += [name.text] if len(words) <= MOST_DEVICE_WORDS else []
+        elif SLOTS[slot].fewest_words <= len(words) <= SLOTS[slot].most_words:
+            shares[slot].append(name.text)
+    found = [rooms[room] for room in sorted(rooms)]
+    shares["area"] = found if len(found) >= FEWEST_ROOMS else found + shares["area"]
+    shares["name"] = devices if len(devices) >= FEWEST_DEVICES else devices + shares["name"]
+    return {slot: tuple(dict.fromkeys(shares[slot]))[: SLOTS[slot].size] for slot in slots}

@@ -96,6 +96,7 @@ def import_hassil() -> ModuleType:
     """Import hassil, or say how to install it."""
     try:
         import hassil
+        import hassil.numbers
         import hassil.parser
     except ImportError:
         raise UserError(

@@ -4,10 +4,14 @@ A template with a few options, a rule or two and a number range stands for milli
 `hassil.sample` enumerates them; here its parsed expression is walked once per draw, choosing among
 the alternatives at each node, so a draw costs what the sentence is long. The choice is uniform at each
 node, not over sentences: a range of 100 numbers does not crowd out an alternative without one.
+
+Numbers are spelled out (CLDR's rules, as in hassil): digits are the same in every language, and most intents
+with a number are about timers, so that digits would let a classifier score without reading a word.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +29,10 @@ MAX_DEPTH = 64
 DRAWS_PER_SENTENCE = 8
 
 
+# Of CLDR's spellings: not ordinals, days of the month, or the forms of Chinese and Japanese cheques.
+_CARDINAL = re.compile(r"spellout-cardinal(?!.*financial).*")
+
+
 class UnfilledTemplateError(Exception):
     """A template refers to a rule or a slot for which there is no text; the message names it."""
 
@@ -38,6 +46,7 @@ class SentenceSampler:
         self._grammar = grammar
         self._fillers = fillers
         self._numbers: dict[str, tuple[float, ...]] = {}
+        self._words: dict[float, tuple[str, ...]] = {}
 
     def draw(self, template: Template, generator: np.random.Generator) -> str:
         """Return one sentence, white space as it fell.
@@ -81,12 +90,12 @@ class SentenceSampler:
         inline = node.get_inline_range()
         if inline is not None:
             start, stop, step = inline
-            return _number(_choose(range(start, stop + 1, step), generator))
+            return _choose(self._spelled(_choose(range(start, stop + 1, step), generator)), generator)
         values = self._grammar.lists.get(name)
         if isinstance(values, self._lists.RangeSlotList):
-            # Digits: a spelled number would need the gender and case of the noun it counts.
             numbers = self._numbers.setdefault(name, tuple(values.get_numbers()))
-            return _number(_choose(numbers, generator))
+            number = _choose(numbers, generator)
+            return _choose(self._spelled(number), generator) if values.words else _digits(number)
         if isinstance(values, self._lists.TextSlotList) and values.values:
             return self._walk(_choose(values.values, generator).text_in, generator, depth + 1)
         fillers = self._fillers.get(name)
@@ -94,10 +103,22 @@ class SentenceSampler:
             raise UnfilledTemplateError(f"no text for the slot {{{name}}}")
         return _choose(fillers, generator)
 
+    def _spelled(self, number: float) -> tuple[str, ...]:
+        """Return the number in words, in every gender and case the language has, or in digits where no words are known."""
+        if number not in self._words:
+            try:
+                rules = import_hassil().numbers.get_rbnf_engine(self._grammar.language.split("-")[0])
+                found = {text for name, text in rules.format_number(number).text_by_ruleset.items() if _CARDINAL.fullmatch(name)}
+            except ValueError:
+                found = set()
+            # Soft hyphens only say where a long German number may be broken.
+            self._words[number] = tuple(sorted(text.replace("\u00ad", "") for text in found)) or (_digits(number),)
+        return self._words[number]
+
 
 def _choose(items: Sequence[Item], generator: np.random.Generator) -> Item:
     return items[int(generator.integers(len(items)))]
 
 
-def _number(value: float) -> str:
+def _digits(value: float) -> str:
     return f"{value:g}" if value < 1e6 else str(value)
