@@ -72,7 +72,7 @@ def test_errors_do_not_grow_with_the_number_of_plateaus():
     generator = np.random.default_rng(0)
     for leaves in (3, 20):
         plateaus = [Plateau(int(generator.integers(1, 30)), list(generator.pareto(0.7, leaves) + 1e-3)) for _ in range(300)]
-        # Carrying the reached counts into the next plateau drifts beyond 8 rows here.
+        # Carrying the reached counts from plateau to plateau drifted to 6.8 rows here.
         assert walk(plateaus, CountTree(plateaus)) < 3
 
 

@@ -51,7 +51,8 @@ def phase_weights(phase: Phase, leaves: Sequence[Leaf], index: ShardIndex) -> li
     documents, pairs = _names(index)
     place = {(leaf.objective, leaf.corpus): number for number, leaf in enumerate(leaves)}
     objectives = drawn_objectives(phase)
-    shares = normalised([phase.objectives[objective].share for objective in objectives])
+    # Written decimals are meant as they stand: 0.4 is two fifths, not the binary number nearest to it.
+    shares = normalised([Fraction(str(phase.objectives[objective].share)) for objective in objectives])
     weights = [Fraction(0)] * len(leaves)
     for objective, share in zip(objectives, shares, strict=True):
         corpora = phase_corpora(phase, objective, documents=documents, pairs=pairs)
@@ -93,7 +94,7 @@ def _fixed_weight(phase: Phase, sampling: FixedSampling, corpus: str, index: Sha
                 f"phase '{phase.name}': sampling.weights has none for '{language}'{suggest(language, sampling.weights)}; "
                 f"add it (0 leaves it out); given are: {', '.join(sorted(sampling.weights))}."
             )
-        weight *= Fraction(sampling.weights[language])
+        weight *= Fraction(str(sampling.weights[language]))
     return weight
 
 

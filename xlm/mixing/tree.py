@@ -96,9 +96,12 @@ class CountTree:
         units = [in_units(plateau.weights, UNITS) for plateau in plateaus]
         self._groups = list(groups) if groups is not None else [None] * self.leaves
         trees = [_grow(units, lengths, self._groups, join) for join in (_join_halves, _join_lightest)]
-        self._root, self._tops = min(trees, key=lambda tree: _bound(tree[0]))
+        self._root, tops = min(trees, key=lambda tree: _bound(tree[0]))
         _add_rules(self._root, lengths)
-        self._paths = self._leaf_paths()
+        paths = _paths(self._root)
+        self._paths = {node.leaf: path for node, path in paths if node.leaf >= 0}
+        by_node = {id(node): path for node, path in paths}
+        self._top_paths = {label: by_node[id(top)] for label, top in tops.items()}
 
     def counts(self, rows: int) -> NDArray[np.int64]:
         """Return the cumulative count of every leaf after ``rows`` rows overall: [leaves] int64, summing to ``rows``."""
@@ -135,6 +138,14 @@ class CountTree:
             waiting.append((node.left, left_first, left_last))
         return found
 
+    def group_count(self, group: Hashable, rows: int) -> int:
+        """Return the cumulative count of all leaves of a group after ``rows`` rows overall."""
+        plateau = self._plateau(rows)
+        for node, goes_left in self._top_paths[group]:
+            left = node.rules[plateau].left(rows)
+            rows = left if goes_left else rows - left
+        return rows
+
     def most_in_window(self, group: Hashable, plateau: int, rows: int) -> int:
         """Return a bound on the rows of a group in any window of ``rows`` rows inside a plateau.
 
@@ -142,7 +153,7 @@ class CountTree:
         root it may also catch up by one row after the weights have changed.
         """
         most = rows
-        for depth, (node, goes_left) in enumerate(self._path_to(self._tops[group])):
+        for depth, (node, goes_left) in enumerate(self._top_paths[group]):
             child = node.left if goes_left else node.right
             if child is None or node.units[plateau] == 0 or child.units[plateau] == 0:
                 return 0
@@ -153,7 +164,7 @@ class CountTree:
     @property
     def depth(self) -> int:
         """Levels between the root and its deepest leaf."""
-        return max((len(path) for path in self._paths), default=0)
+        return max(map(len, self._paths.values()))
 
     def _plateau(self, rows: int) -> int:
         if not 0 <= rows <= self.total_rows:
@@ -161,26 +172,17 @@ class CountTree:
         # At a boundary both plateaus give the same counts; the last one has no successor.
         return min(bisect.bisect_right(self.starts, rows), len(self.starts) - 1) - 1
 
-    def _leaf_paths(self) -> list[list[tuple[_Node, bool]]]:
-        paths: list[list[tuple[_Node, bool]]] = [[] for _ in range(self.leaves)]
-        waiting: list[tuple[_Node, list[tuple[_Node, bool]]]] = [(self._root, [])]
-        while waiting:
-            node, path = waiting.pop()
-            if node.left is None or node.right is None:
-                paths[node.leaf] = path
-                continue
-            waiting += [(node.left, [*path, (node, True)]), (node.right, [*path, (node, False)])]
-        return paths
 
-    def _path_to(self, target: _Node) -> list[tuple[_Node, bool]]:
-        waiting: list[tuple[_Node, list[tuple[_Node, bool]]]] = [(self._root, [])]
-        while waiting:
-            node, path = waiting.pop()
-            if node is target:
-                return path
-            if node.left is not None and node.right is not None:
-                waiting += [(node.left, [*path, (node, True)]), (node.right, [*path, (node, False)])]
-        raise KeyError("a node that is not in this tree")
+_Path = list[tuple[_Node, bool]]  # from the root: each inner node, and whether the way goes left
+
+
+def _paths(root: _Node) -> list[tuple[_Node, _Path]]:
+    """Return every node with the path to it."""
+    found: list[tuple[_Node, _Path]] = [(root, [])]
+    for node, path in found:  # grows while it is walked
+        if node.left is not None and node.right is not None:
+            found += [(node.left, [*path, (node, True)]), (node.right, [*path, (node, False)])]
+    return found
 
 
 _Join = Callable[[Sequence[_Node], Sequence[int]], _Node]
