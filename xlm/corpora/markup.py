@@ -15,8 +15,8 @@ _BLOCK = (
     "|nav|ol|option|p|script|section|select|style|table|tbody|td|textarea|tfoot|th|thead|title|tr|ul|video|wbr"
 )
 _ATTRIBUTES = r"(?:\s+[^<>]*?)?\s*/?"
-_INLINE_TAG = re.compile(rf"</?(?:{_INLINE}){_ATTRIBUTES}>", re.IGNORECASE)
-_BLOCK_TAG = re.compile(rf"</?(?:{_BLOCK}){_ATTRIBUTES}>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_INLINE_TAG = re.compile(rf"</?\s*(?:{_INLINE}){_ATTRIBUTES}>", re.IGNORECASE)
+_BLOCK_TAG = re.compile(rf"</?\s*(?:{_BLOCK}){_ATTRIBUTES}>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 # Elements whose content is code for the browser, never shown.
 _UNSEEN = re.compile(r"<(script|style)\b[^>]*>.*?</\1>", re.IGNORECASE | re.DOTALL)
 
@@ -25,7 +25,8 @@ _RST_LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`__?")
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _CODE = re.compile(r"(`{1,2})([^`]+)\1")
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
-_LINK = re.compile(r"\[([^\][]+)\]\([^)\s]*\)")
+# Translators put spaces into a link's target, which only a hole or an address may then hold.
+_LINK = re.compile(r"\[([^\][]+)\](?:\([^)\s]*\)|\(\s*(?:…|https?:|/)[^()]*\))")
 _STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
 _EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])")
 _LINE_MARK = re.compile(r"^[ \t]*(?:#{1,6}|[-*•+])[ \t]+", re.MULTILINE)

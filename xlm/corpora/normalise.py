@@ -23,9 +23,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 # Nothing but these can start markup, a placeholder, an access key, a path or an identifier.
 _SPECIAL = re.compile(r"[&<>{}%$`*_\[\]|\\/~@=#…]|\.[.\w]|--|^[-•+]|\n")
 
+# Gramps declines its nouns in the catalogue, "И=жерминаль|Р=жерминаля|..."; a reader is shown one form.
+_DECLINED = re.compile(r"^\w+=([^|=]+)(?:\|\w+=[^|=]+)+$")
 _ACCESS_KEY_SUFFIX = re.compile(r"\s*[(（][&_]\w[)）]")
 _AMPERSAND_START = re.compile(r"(?<![\w&])&(?=[^\W\d_])")
-_AMPERSAND_INSIDE = re.compile(r"(?<=[a-z])&(?=[^\W\d_])")
+# Before a small letter only: a declared access key can still stand in a string that says AT&T.
+_AMPERSAND_INSIDE = re.compile(r"(?<=[^\W\d_])&(?=[a-z])")
 _UNDERSCORE_START = re.compile(r"(?<!\w)_(?=[^\W_])")
 _UNDERSCORE_INSIDE = re.compile(r"(?<=[^\W_])_(?=[^\W_])")
 
@@ -67,7 +70,7 @@ def normalise(text: str, access_key: AccessKey = "none") -> str | Drop:
         text = _without_access_key(text, access_key)
     if _SPECIAL.search(text):
         try:
-            text = without_placeholders(text)
+            text = without_placeholders(_DECLINED.sub(r"\1", text))
         except BrokenPluralError:
             return Drop("broken ICU plural")
         text = _ACCESS_KEY_SUFFIX.sub("", visible_text(text))
@@ -79,7 +82,7 @@ def normalise(text: str, access_key: AccessKey = "none") -> str | Drop:
     text = _single_spaced(text)
     if not text:
         return Drop("empty")
-    if not _LETTERS.search(text):
+    if not any(map(str.isalpha, text)):
         return Drop("no words")
     return text
 
@@ -89,7 +92,7 @@ def normalise_running_text(text: str) -> str | Drop:
     text = _single_spaced(text)
     if not text:
         return Drop("empty")
-    if not _LETTERS.search(text):
+    if not any(map(str.isalpha, text)):
         return Drop("no words")
     return text
 

@@ -35,18 +35,15 @@ class BrokenPluralError(ValueError):
 
 def without_placeholders(text: str) -> str:
     """Return ``text`` with its placeholders as `HOLE`; raises BrokenPluralError for an ICU message that does not close."""
-    if "{" in text:
-        if _ICU.search(text):
-            text = _resolve_plurals(text)
-        text = _DOLLAR.sub(HOLE, text)
-        text = _BRACES.sub(HOLE, text)
-    elif "$" in text:
-        text = _DOLLAR.sub(HOLE, text)
-    if "%" in text:
+    if "%" in text:  # before the dollars, for %1$s has one
         text = _PERCENT_NAMED.sub(HOLE, text)
         text = _PRINTF.sub(HOLE, text)
         text = text.replace("%%", "%")
-    return text
+    if "{" in text and _ICU.search(text):
+        text = _resolve_plurals(text)
+    if "$" in text:
+        text = _DOLLAR.sub(HOLE, text)
+    return _BRACES.sub(HOLE, text) if "{" in text else text
 
 
 def tidy_holes(text: str) -> str:
