@@ -56,7 +56,7 @@ def load_config(model: type[Model], path: Path | str, overrides: Sequence[str] =
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as error:
-        raise _as_user_error(error, model, path, lines) from None
+        raise _as_user_error(error, model, path, lines, data) from None
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
@@ -124,16 +124,19 @@ def _duplicate_key(node: yaml.Node | None) -> tuple[str, int] | None:
     return None
 
 
-def _as_user_error(error: pydantic.ValidationError, model: type[StrictModel], path: Path, lines: dict[Location, int]) -> UserError:
+def _as_user_error(
+    error: pydantic.ValidationError, model: type[StrictModel], path: Path, lines: dict[Location, int], data: dict[str, Any]
+) -> UserError:
     # pydantic reports every problem; the unknown keys explain the missing ones, so they come first.
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     problem = problems[0]
     location: Location = tuple(problem["loc"])
-    shown = location
+    written = _as_written(location, data)
+    shown = written
     while shown and shown not in lines:
         shown = shown[:-1]
     line = lines.get(shown)
-    dotted = ".".join(str(part) for part in location)
+    dotted = ".".join(str(part) for part in written)
     more = f" ({len(problems) - 1} more problems in this file.)" if len(problems) > 1 else ""
     if problem["type"] == "extra_forbidden":
         allowed = _fields_at(model, location[:-1])
@@ -148,6 +151,19 @@ def _as_user_error(error: pydantic.ValidationError, model: type[StrictModel], pa
     found = f" (found {shown_value})" if shown_value else ""
     prefix = f"'{dotted}': " if dotted else ""
     return UserError(f"{prefix}{message}{found}.{more}", file=path, line=line)
+
+
+def _as_written(location: Location, data: object) -> Location:
+    """Return a location without the union tags that pydantic puts into it and nobody wrote in the file."""
+    written: list[str | int] = []
+    here: Any = data
+    for depth, part in enumerate(location):
+        inside = (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int) and part < len(here))
+        if inside:
+            here = here[part]
+        if inside or depth == len(location) - 1:
+            written.append(part)
+    return tuple(written)
 
 
 def _fields_at(model: type[StrictModel], location: Location) -> list[str]:
