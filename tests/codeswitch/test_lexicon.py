@@ -1,0 +1,89 @@
+import pytest
+
+from xlm.codeswitch.lexicon import MOST_TRANSLATIONS, Lexicon
+from xlm.codeswitch.tokens import tokenise
+from xlm.corpora.documents import SentencePair
+from xlm.corpora.fold import pair_key
+from xlm.errors import UserError
+
+
+def _pairs(*texts, source="en", target="de"):
+    return [SentencePair(pair_key(english), english, other, source, target, "catalogue") for english, other in texts]
+
+
+PAIRS = _pairs(
+    ("Kitchen", "Küche"),
+    ("Turn off", "Ausschalten"),
+    ("turn", "drehen"),
+    ("Living room light", "Wohnzimmerlicht"),
+    ("One two three four", "eins zwei drei vier"),
+    ("Save?", "Speichern"),
+    ("Router", "Router"),
+    ("Channel 5", "Kanal 5"),
+    ("Mute", "den Ton jetzt sofort ganz und gar ausschalten"),
+    ("light", "Licht"),
+    ("Light", "leicht"),
+    ("LIGHT", "Licht"),
+)
+
+
+def test_entries_have_one_to_three_words_of_letters_on_both_sides():
+    lexicon = Lexicon.from_pairs(PAIRS)
+    assert dict(lexicon.entries) == {
+        "kitchen": ("Küche",),
+        "light": ("Licht", "leicht"),
+        "living room light": ("Wohnzimmerlicht",),
+        "turn": ("drehen",),
+        "turn off": ("Ausschalten",),
+    }
+    assert (lexicon.source_language, lexicon.language, len(lexicon)) == ("en", "de", 5)
+
+
+def test_the_lexicon_does_not_depend_on_the_order_of_the_pairs():
+    more = [*PAIRS, *_pairs(*[("bank", f"{letter}ank") for letter in "zyxwvu"])]
+    lexicon = Lexicon.from_pairs(more)
+    assert lexicon == Lexicon.from_pairs(more[::-1])
+    assert lexicon.entries["bank"] == ("uank", "vank", "wank", "xank")
+    assert len(lexicon.entries["bank"]) == MOST_TRANSLATIONS
+
+
+def test_one_spelling_a_translation():
+    lexicon = Lexicon.from_pairs(_pairs(("off", "Aus"), ("off", "aus"), ("off", "aus"), ("off", "weg")))
+    assert lexicon.entries["off"] == ("aus", "weg")
+
+
+def test_the_longest_entry_wins_and_punctuation_parts_entries():
+    lexicon = Lexicon.from_pairs(PAIRS)
+
+    def match(text, position):
+        return lexicon.longest_match(text, tokenise(text), position)[0]
+
+    assert match("Turn OFF the light", 0) == 2
+    assert match("turn, off", 0) == 1
+    assert match("turn on", 0) == 1
+    assert match("the living room light", 1) == 3
+    assert match("the living room lamp", 1) == 0
+
+
+def test_coverage_counts_words():
+    lexicon = Lexicon.from_pairs(PAIRS)
+    coverage = lexicon.coverage(["turn off the kitchen light", "hello"])
+    assert (coverage.words, coverage.covered) == (6, 4)
+    assert coverage.share == pytest.approx(4 / 6)
+    assert lexicon.coverage([]).share == 0.0
+
+
+def test_chinese_entries_match_by_character():
+    lexicon = Lexicon.from_pairs(
+        _pairs(("厨房", "kitchen"), ("打开", "open"), ("非常非常非常非常长", "long"), source="zh-Hans", target="en")
+    )
+    assert set(lexicon.entries) == {"厨房", "打开"}
+    text = "打开厨房灯"
+    assert lexicon.longest_match(text, tokenise(text), 2) == (2, ("kitchen",))
+
+
+def test_pairs_of_several_corpora_are_refused():
+    with pytest.raises(UserError, match="found en-de, en-el"):
+        Lexicon.from_pairs([*PAIRS, *_pairs(("a", "b"), target="el")])
+    with pytest.raises(UserError, match="no pairs at all"):
+        Lexicon.from_pairs([])
