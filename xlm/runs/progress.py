@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -23,7 +23,7 @@ class Progress:
         self._note = ""
         self._started = time.monotonic()
         self._printed = self._started
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[Any] | None = None
         if sys.stderr.isatty():
             self._bar = tqdm(total=total, desc=what, unit=f" {unit}", dynamic_ncols=True, unit_scale=True, leave=False)
 
