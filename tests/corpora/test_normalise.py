@@ -53,6 +53,8 @@ def test_text_is_what_a_reader_sees(text, seen):
         ("文件(_F)", "underscore", "文件"),
         ("%(death_date)s died", "underscore", "died"),
         ("Keep the file_name and the host_name in this folder", "underscore", "Keep the file_name and the host_name in this folder"),
+        ("Ignore the file_name here", "underscore", "Ignore the file_name here"),
+        ("D_atei öffnen", "underscore", "Datei öffnen"),
         ("E&xit", "ampersand", "Exit"),
         ("ファイル（&F）", "ampersand", "ファイル"),
     ],

@@ -40,6 +40,12 @@ class HomeAssistantFormat(StrictModel):
     kind: Literal["homeassistant"]
     members: MemberPattern
 
+    @model_validator(mode="after")
+    def _one_star_a_component(self) -> HomeAssistantFormat:
+        if self.members.count("*") > 1:
+            raise ValueError(f"members '{self.members}' has several stars; at most one is allowed, which stands for the component")
+        return self
+
 
 class WikiSummariesFormat(StrictModel):
     """JSON that maps a title to an object with a text: encyclopaedia extracts."""

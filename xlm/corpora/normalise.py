@@ -32,6 +32,8 @@ _AMPERSAND_INSIDE = re.compile(r"(?<=[^\W\d_])&(?=[a-z])")
 _UNDERSCORE_START = re.compile(r"(?<!\w)_(?=[^\W_])")
 _UNDERSCORE_INSIDE = re.compile(r"(?<=[^\W_])_(?=[^\W_])")
 
+_SNAKE_CASE = re.compile(r"(?<![^\W_])[a-z0-9]{3,}_[a-z0-9]{3,}(?![^\W_])", re.ASCII)
+
 _WORD_CHARACTER = "[A-Za-z0-9]"
 _SYNTAX = re.compile(
     rf"""
@@ -109,8 +111,8 @@ def _without_access_key(text: str, access_key: AccessKey) -> str:
     text = _ACCESS_KEY_SUFFIX.sub("", text)
     if access_key == "ampersand":
         return _AMPERSAND_INSIDE.sub("", _AMPERSAND_START.sub("", text))
-    # A name such as %(death_date)s has underscores of its own; one mark a string is a mnemonic.
-    if text.count("_") == 1 and "%(" not in text and "{" not in text:
+    # A name such as %(death_date)s or file_name has underscores of its own; a mnemonic is the only one of its string.
+    if text.count("_") == 1 and "%(" not in text and "{" not in text and not _SNAKE_CASE.search(text):
         return _UNDERSCORE_INSIDE.sub("", _UNDERSCORE_START.sub("", text))
     return text
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gettext
 import re
+import struct
 import tempfile
 from collections.abc import Iterator
 
@@ -56,7 +57,7 @@ def _parse(archive: Archive, member: str) -> polib.POFile | polib.MOFile:
             copy.write(archive.read(member))
             copy.flush()
             return polib.mofile(copy.name)
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError, struct.error) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"this catalogue is damaged ({problem}).", file=f"{archive.path}/{member}") from None
 

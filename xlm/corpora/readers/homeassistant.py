@@ -57,10 +57,10 @@ class _Language:
 
     def __init__(self, source: WheelSource, layout: HomeAssistantFormat, archive: Archive, language: str) -> None:
         code = source.languages[language]
-        prefix, _, rest = layout.members.replace("{language}", code).partition("*")
+        prefix, star, rest = layout.members.replace("{language}", code).partition("*")
         self.components: dict[str, Catalogue] = {}
         for member in archive.members(layout.members, code):
-            component = member[len(prefix) : len(member) - len(rest)] if rest else member
+            component = member[len(prefix) : len(member) - len(rest)] if star else ""
             self.components[component] = dict(_flatten(_parse(archive, member), archive, member))
 
     def resolve(self, text: str, depth: int = 0) -> str | None:

@@ -50,7 +50,7 @@ def _rows(path: Path, layout: TextFormat | JsonLinesFormat | ParquetFormat) -> I
             _check_column(path, layout.text_field)
             rows = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True, columns=[layout.text_field])
         yield from rows
-    except datasets.exceptions.DatasetsError as error:
+    except (datasets.exceptions.DatasetsError, ValueError) as error:  # what pyarrow raises is a ValueError
         raise UserError(f"`datasets` cannot read this file ({str(error).splitlines()[0]}).", file=path) from None
 
 
