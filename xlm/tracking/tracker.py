@@ -49,6 +49,7 @@ class Tracker:
         self._run_id: str | None = None
         self._client: Any = None
         self._warned = False
+        self._status = "FINISHED"
         self._logged_step = -1
         self._buffer: list[_Metric] = []
         self._queue: queue.SimpleQueue[list[_Metric] | threading.Event | None] = queue.SimpleQueue()
@@ -80,13 +81,10 @@ class Tracker:
         """Write what is left and end the run as FINISHED, FAILED or KILLED; waits at most a minute."""
         if self._thread is None:
             return
-        self.flush()
+        self._status = status
         self._queue.put(None)
         self._thread.join(CLOSE_TIMEOUT_S)
         self._thread = None
-        if self._client is not None and self._run_id is not None:
-            with self._never_in_the_way():
-                self._client.set_terminated(self._run_id, status)
 
     def log_figures(self, paths: Iterable[Path]) -> None:
         """Attach files to the run under ``figures/``; opens the run when it is not open."""
@@ -122,6 +120,9 @@ class Tracker:
             if isinstance(item, threading.Event):
                 item.set()
             if item is None:
+                if self._client is not None:
+                    with self._never_in_the_way():
+                        self._client.set_terminated(self._run_id, self._status)
                 return
 
     def _write(self, metrics: list[_Metric]) -> list[_Metric]:
@@ -142,10 +143,10 @@ class Tracker:
         if self._client is not None:
             return
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        for name in ("mlflow", "alembic"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow.tracking import MlflowClient
 
+        logging.getLogger("alembic").setLevel(logging.WARNING)
         client = MlflowClient(tracking_uri=self.uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -11,7 +14,11 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
+from xlm.errors import UserError
+
 Told = TypeVar("Told")
+# A launcher looks at its processes every second or so.
+SILENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,21 @@ def barrier() -> None:
     """Wait until every rank is here."""
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.barrier()
+
+
+@contextmanager
+def one_voice(process: Process) -> Iterator[None]:
+    """Let rank 0 alone say a UserError that all ranks found.
+
+    The other ranks wait for the launcher to end them, and speak only if it does not: the mistake was theirs.
+    """
+    try:
+        yield
+    except UserError as error:
+        if process.is_main:
+            raise
+        time.sleep(SILENCE_S)
+        raise UserError(f"rank {process.rank} on {socket.gethostname()}: {error}") from None
 
 
 def _free_port() -> int:

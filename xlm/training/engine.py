@@ -7,6 +7,8 @@ each ZeRO stage holds gradients and fp32 weights.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import math
 import os
@@ -80,9 +82,10 @@ class TrainingEngine:
             weight_decay=optimizer.weight_decay,
             fused=True,  # one pass over memory; also built for CPUs, and the same numbers every time
         )
-        self._engine, self._optimizer, _, _ = deepspeed.initialize(
-            model=objective, optimizer=adamw, config=dict(config), dist_init_required=False
-        )
+        with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed prints memory reports on the way
+            self._engine, self._optimizer, _, _ = deepspeed.initialize(
+                model=objective, optimizer=adamw, config=dict(config), dist_init_required=False
+            )
         self.stage = zero_stage(config)
         self.objective = objective
         self._world_size = dist.get_world_size()

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from xlm.batching.packed_batch import PackedBatch
 from xlm.config.recipe import Phase, Recipe
+from xlm.runs.memory import MemorySampler
 from xlm.runs.progress import Progress
 from xlm.tracking.json_lines import JsonLines
 from xlm.tracking.tracker import Tracker
@@ -62,10 +63,11 @@ class TrainingLoop:
         folder: Path,
         description: ModelDescription,
         tracker: Tracker | None = None,
+        memory: MemorySampler | None = None,
     ) -> None:
         self._engine, self._batches, self._recipe, self._phase_at = engine, batches, recipe, phase_at
         self._process, self._folder, self._description = process, folder, description
-        self._tracker = tracker
+        self._tracker, self._memory = tracker, memory
         self._lines = JsonLines(folder / METRICS)
         self._statistics = engine.objective.statistics
         self._stop_asked = False
@@ -100,6 +102,10 @@ class TrainingLoop:
         finally:
             signal.signal(signal.SIGTERM, before)
         return self._result(step)
+
+    def wall_s(self) -> float:
+        """Return the seconds spent on this run so far, by all its processes one after the other."""
+        return self._wall_before_s + time.monotonic() - self._started
 
     def _resume(self, checkpoint: Path | None) -> int:
         start = 0
@@ -181,8 +187,10 @@ class TrainingLoop:
             "skipped_steps": self._skipped_steps,
             "tokens": tokens,
             "tokens_per_second": round(speed, 1),
-            "wall_s": round(self._wall_before_s + now - self._started, 3),
+            "wall_s": round(self.wall_s(), 3),
         }
+        if self._memory is not None:
+            record["peak_memory_bytes"] = self._memory.peak_bytes
         self._lines.append(record)
         self._track(record)
         self._last = record

@@ -1,0 +1,192 @@
+"""From a recipe and a run folder to a loop that can start: what is read, checked and built, in order.
+
+Everything a user can get wrong is found here, on every rank, before the first step.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from xlm.batching.loader import BatchLoader
+from xlm.config.recipe import AlignedInitialisation, Recipe
+from xlm.errors import UserError
+from xlm.mixing.data_plan import DataPlan
+from xlm.model.pretraining import PretrainingModel
+from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.folder import RunFolder
+from xlm.runs.stage import read_record
+from xlm.shards.reader import ShardSet
+from xlm.training.deepspeed_config import load_deepspeed_config
+from xlm.training.distributed import Process, tell_all
+from xlm.training.engine import TrainingEngine
+from xlm.training.objectives import PretrainingObjective
+from xlm.training.precision import Precision, keep_precision, resolve_precision
+from xlm.training.run_record import (
+    RunRecord,
+    check_same_run,
+    read_run_record,
+    recipe_fingerprint,
+    training_recipe,
+    write_run_record,
+)
+from xlm.training.statistics import LossStatistics
+from xlm.training.weights import ModelDescription
+from xlm.vocab.vocabulary import Vocabulary
+
+CODE_ROOMS = ("shards", "mixing", "batching", "model", "training")
+VERSIONS = ("torch", "deepspeed", "numpy")
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """What the stages before training left, opened and checked."""
+
+    vocabulary: Vocabulary
+    plan: DataPlan
+    loader: BatchLoader
+    embeddings: Path | None
+    fingerprints: Mapping[str, str]
+
+
+def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> TrainingInputs:
+    """Open vocabulary, shards and embeddings; raises UserError where one is missing or of another vocabulary."""
+    shards_record, _ = read_record(folder.shards), read_record(folder.vocabulary)
+    vocabulary = Vocabulary.load(folder.vocabulary)
+    shards = ShardSet(folder.shards, vocabulary.fingerprint)
+    plan = DataPlan(recipe, shards.index)
+    loader = BatchLoader(
+        plan,
+        shards,
+        vocabulary,
+        recipe.seed,
+        rank=process.rank,
+        world_size=process.world_size,
+        micro_batch_tokens=recipe.training.micro_batch_tokens,
+    )
+    fingerprints = {"vocabulary": vocabulary.fingerprint, "shards": shards_record.fingerprint}
+    embeddings = None
+    if isinstance(recipe.embeddings, AlignedInitialisation):
+        embeddings = folder.embeddings
+        fingerprints["embeddings"] = read_record(embeddings).fingerprint
+    return TrainingInputs(vocabulary, plan, loader, embeddings, fingerprints)
+
+
+def stage_inputs(recipe: Recipe, inputs: TrainingInputs, deepspeed_config: Path) -> dict[str, str]:
+    """Return the fingerprints that decide whether a finished training is still the one asked for."""
+    return {
+        **inputs.fingerprints,
+        "recipe": fingerprint({**training_recipe(recipe), "precision": recipe.training.precision}),
+        "deepspeed": fingerprint(_read_json(deepspeed_config)),
+        "code": code_fingerprint(*CODE_ROOMS),
+    }
+
+
+def open_run(
+    recipe: Recipe, folder: RunFolder, inputs: TrainingInputs, deepspeed_config: Path, process: Process
+) -> tuple[RunRecord, dict[str, Any]]:
+    """Return the run's record and DeepSpeed's configuration, the same on every rank; the group must exist.
+
+    A run that was started in this folder goes on, if it is the same (see `run_record`); otherwise a new
+    one is recorded.
+    """
+    found = tell_all(read_run_record(folder.train) if process.is_main else None)
+    precision: Precision
+    if found is None:
+        precision = tell_all(resolve_precision(recipe.training.precision, process.device()))
+    else:
+        precision = keep_precision(recipe.training.precision, found.precision)
+    config = load_deepspeed_config(
+        deepspeed_config,
+        recipe.training,
+        precision,
+        micro_steps=inputs.loader.micro_steps,
+        world_size=process.world_size,
+    )
+    record = RunRecord(
+        recipe=training_recipe(recipe),
+        recipe_fingerprint=recipe_fingerprint(recipe),
+        deepspeed=config,
+        precision=precision,
+        world_size=process.world_size,
+        inputs=dict(inputs.fingerprints),
+        languages=inputs.plan.languages,
+        tracking_key=found.tracking_key if found else tell_all(uuid.uuid4().hex),
+        code=code_fingerprint(*CODE_ROOMS),
+        versions={"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
+        mlflow_run_id=found.mlflow_run_id if found else None,
+    )
+    if found is not None:
+        check_same_run(found, record, folder.train)
+        if process.is_main and (found.code, dict(found.versions)) != (record.code, dict(record.versions)):
+            print("note: the code or a library changed since this run was started; it goes on, but a rerun may give other numbers.")
+    elif process.is_main:
+        folder.train.mkdir(parents=True, exist_ok=True)
+        write_run_record(folder.train, record)
+    return record, config
+
+
+def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, Any], process: Process) -> TrainingEngine:
+    """Build the model with its initial weights, the same on every rank, and hand it to DeepSpeed."""
+    languages = inputs.plan.languages
+    model = PretrainingModel(recipe.model, inputs.vocabulary.size, len(languages))
+    model.initialise(recipe.seed)
+    if inputs.embeddings is not None:
+        from xlm.model.aligned import load_aligned  # brings scikit-learn along
+
+        table = load_aligned(inputs.embeddings, inputs.vocabulary.fingerprint)
+        model.load_token_embeddings(torch.from_numpy(table))
+    model.tie_weights()
+    statistics = LossStatistics(languages, process.device())
+    objective = PretrainingObjective(model, recipe.training.contrastive.temperature, statistics)
+    return TrainingEngine(objective, config, recipe.training.optimizer)
+
+
+def describe_model(recipe: Recipe, inputs: TrainingInputs, record: RunRecord) -> ModelDescription:
+    """Return what every checkpoint of the run says about its model, at step 0."""
+    return ModelDescription(
+        config=recipe.model.model_dump(mode="json"),
+        vocabulary_size=inputs.vocabulary.size,
+        vocabulary_fingerprint=inputs.vocabulary.fingerprint,
+        languages=inputs.plan.languages,
+        step=0,
+        precision=record.precision,
+        recipe_fingerprint=record.recipe_fingerprint,
+    )
+
+
+def set_aside_finished(train_folder: Path) -> None:
+    """Move a finished training of other inputs out of the way, to ``.train.old``; one is kept.
+
+    A training that has not finished is not touched: `open_run` says what differs.
+    """
+    if not (train_folder / "stage.json").exists():
+        return
+    old = train_folder.with_name(f".{train_folder.name}.old")
+    if old.exists():
+        shutil.rmtree(old)
+    train_folder.rename(old)
+    print(f"pretraining: inputs changed since the finished run; it is kept in {old}, and a new one starts.")
+
+
+def parameter_count(engine: TrainingEngine) -> int:
+    """Return the number of parameters of the model."""
+    return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in engine.objective.model.parameters())
+
+
+def _read_json(path: Path) -> Any:  # noqa: ANN401 (JSON)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError("this DeepSpeed file does not exist; deepspeed_configs/ has one for each ZeRO stage.", file=path) from None
+    except (OSError, ValueError):
+        raise UserError("this DeepSpeed file is not readable as JSON.", file=path) from None
