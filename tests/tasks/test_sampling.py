@@ -64,6 +64,8 @@ def test_numbers_are_spelled_in_the_language_of_the_sentence():
     assert _draws(_grammar("volume {1..9,4:volume}")) == {"volume one", "volume five", "volume nine"}
     german = replace(_grammar("{level}", {"level": {"range": {"from": 22, "to": 22}}}), language="de")
     assert _draws(german) == {"zweiundzwanzig"}
+    russian = replace(german, language="ru")
+    assert _draws(russian) == {"двадцать два", "двадцать две"}
     two = _grammar("{level}", {"level": {"range": {"from": 2, "to": 2}}})
     assert _draws(replace(two, language="zh-Hans")) == {"二", "两"}
     assert _draws(replace(two, language="tlh")) == {"2"}

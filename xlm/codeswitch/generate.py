@@ -62,14 +62,14 @@ def switch_text(
     if not lexicons:
         raise UserError("code-switching needs a lexicon of at least one language.")
     languages = sorted(lexicons)
-    generator = keyed_generator(seed, "code-switching", epoch, key)
     tokens = tokenise(text)
+    # Three draws a token, used or not: what the lexicon has for one word leaves the draws of the others alone.
+    draws = keyed_generator(seed, "code-switching", epoch, key).random((len(tokens), 3))
     pieces: list[str] = []
     tags: list[Tag] = []
     copied = position = covered = switched = 0
     while position < len(tokens):
-        # Three draws a step, used or not: a translation more or less for one word leaves the other draws alone.
-        into, decision, choice = generator.random(3)
+        into, decision, choice = draws[position]
         target = languages[int(into * len(languages))]
         length, translations = lexicons[target].longest_match(text, tokens, position)
         covered += length

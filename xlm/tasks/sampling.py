@@ -29,8 +29,8 @@ MAX_DEPTH = 64
 DRAWS_PER_SENTENCE = 8
 
 
-# Of CLDR's spellings: not ordinals, days of the month, or the forms of Chinese and Japanese cheques.
-_CARDINAL = re.compile(r"spellout-cardinal(?!.*financial).*")
+# Of CLDR's spellings: not days of the month, the forms of Chinese and Japanese cheques, or cases beside the nominative.
+_CARDINAL = re.compile(r"spellout-cardinal(?!.*(?:financial|genitive|dative|accusative|locative|ablative|prepositional|-[nrsm]$)).*")
 
 
 class UnfilledTemplateError(Exception):
@@ -104,7 +104,7 @@ class SentenceSampler:
         return _choose(fillers, generator)
 
     def _spelled(self, number: float) -> tuple[str, ...]:
-        """Return the number in words, in every gender and case the language has, or in digits where no words are known."""
+        """Return the number in words, in every gender the language has, or in digits where no words are known."""
         if number not in self._words:
             try:
                 rules = import_hassil().numbers.get_rbnf_engine(self._grammar.language.split("-")[0])
