@@ -28,7 +28,7 @@ def test_every_row_is_dealt_once_evenly_and_pairs_first(setting, world_size, mic
 
 
 def test_micro_steps_are_those_of_the_longest_phase(setting):
-    # 20 rows of 32 or 10 of 64 a step; micro-batches of 5 rows or 2.
+    # 20 rows of 32 or 10 of 64 a step, so 10 or 5 a rank; micro-batches of 5 rows or 2.
     assert Assignment(setting.plan, world_size=2, micro_batch_tokens=160).micro_steps == 3
     assert Assignment(setting.plan, world_size=1, micro_batch_tokens=640).micro_steps == 1
 

@@ -100,12 +100,12 @@ def test_every_row_of_an_epoch_is_seen_once(setting):
 
 def test_an_error_while_building_reaches_the_trainer(setting, monkeypatch):
     loader = build(setting)
-    build_row = loader._builder.build
+    build_rows = loader._builder.build
 
-    def broken(ref):
-        if ref.objective == "tlm":
+    def broken(refs, **options):
+        if any(ref.objective == "tlm" for ref in refs):
             raise OSError("the disk is gone")
-        return build_row(ref)
+        return build_rows(refs, **options)
 
     monkeypatch.setattr(loader._builder, "build", broken)
     with pytest.raises(OSError, match="the disk is gone"):

@@ -10,57 +10,57 @@ import torch
 from torch import Tensor
 
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PackedBatch
-from xlm.batching.row_tokens import Ids, RowTokens
+from xlm.batching.packed_rows import NO_IDS, Ids, PackedRows, positions_within
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
-    """A row and its place in the global batch: its index, and how many pairs the rows before it hold."""
+class PlacedRows:
+    """Rows and their places in the global batch: the index of each [R], and the pairs that the rows before it hold [R]."""
 
-    row_id: int
-    tokens: RowTokens
-    first_pair: int = 0
+    rows: PackedRows
+    row_ids: Ids
+    first_pairs: Ids
     provenance: Sequence[str] = ()
 
 
-def collate(rows: Sequence[BatchRow]) -> PackedBatch:
-    """Join rows into one batch; no rows give the empty batch (0 tokens, 0 sequences)."""
-    tokens = [row.tokens for row in rows]
-    sequence_lengths = _joined([row.sequence_lengths for row in tokens])
-    sequences = [row.sequence_lengths.size for row in tokens]
-    sizes = np.array([row.input_ids.size for row in tokens], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    objectives = np.array([OBJECTIVE_CODE[row.objective] for row in tokens], dtype=np.int64)
-    predictions = [row.predict_positions.size for row in tokens]
+def collate(parts: Sequence[PlacedRows]) -> PackedBatch:
+    """Join rows into one batch; nothing to join gives the empty batch (0 tokens, 0 sequences)."""
+    rows = [part.rows for part in parts]
+    sequence_lengths = _joined([row.sequence_lengths for row in rows])
+    codes = np.array([OBJECTIVE_CODE[row.objective] for row in rows], dtype=np.int64)
+    sizes = [row.input_ids.size for row in rows]
+    starts = np.cumsum([0, *sizes])[:-1].tolist()
     cu_seqlens = np.zeros(sequence_lengths.size + 1, dtype=np.int32)
     np.cumsum(sequence_lengths, out=cu_seqlens[1:])
     return PackedBatch(
-        input_ids=_tensor([row.input_ids for row in tokens]),
-        position_ids=_tensor([row.position_ids for row in tokens]),
-        token_type_ids=_tensor([row.token_type_ids for row in tokens]),
-        language_ids=_tensor([row.language_ids for row in tokens]),
+        input_ids=_tensor([row.input_ids for row in rows]),
+        position_ids=_tensor([row.position_ids for row in rows]),
+        token_type_ids=_tensor([row.token_type_ids for row in rows]),
+        language_ids=_tensor([row.language_ids for row in rows]),
         cu_seqlens=torch.from_numpy(cu_seqlens),
-        predict_positions=_tensor([row.predict_positions + start for row, start in zip(tokens, starts.tolist(), strict=True)]),
-        labels=_tensor([row.labels for row in tokens]),
-        prediction_objective=torch.from_numpy(np.repeat(objectives, predictions)),
-        sequence_objective=torch.from_numpy(np.repeat(objectives, sequences)),
-        pair_key=_tensor([row.pair_keys for row in tokens]),
-        pair_index=_tensor([_pair_index(row) for row in rows]),
-        row_id=torch.from_numpy(np.repeat(np.array([row.row_id for row in rows], dtype=np.int64), sequences)),
-        provenance=tuple(source for row in rows for source in row.provenance),
+        predict_positions=_tensor([row.predict_positions + start for row, start in zip(rows, starts, strict=True)]),
+        labels=_tensor([row.labels for row in rows]),
+        prediction_objective=torch.from_numpy(np.repeat(codes, [row.labels.size for row in rows])),
+        sequence_objective=torch.from_numpy(np.repeat(codes, [row.sequence_lengths.size for row in rows])),
+        pair_key=_tensor([row.pair_keys for row in rows]),
+        pair_index=_tensor([_pair_index(part) for part in parts]),
+        row_id=_tensor([np.repeat(part.row_ids, part.rows.sequences_per_row) for part in parts]),
+        provenance=tuple(source for part in parts for source in part.provenance),
     )
 
 
-def _pair_index(row: BatchRow) -> Ids:
-    sequences = row.tokens.sequence_lengths.size
-    if row.tokens.objective != "contrastive":
-        return np.full(sequences, -1, dtype=np.int64)
-    return row.first_pair + np.arange(sequences, dtype=np.int64) // 2
+def _pair_index(part: PlacedRows) -> Ids:
+    sequences = part.rows.sequences_per_row
+    if part.rows.objective != "contrastive":
+        return np.full(int(sequences.sum()), -1, dtype=np.int64)
+    return np.repeat(part.first_pairs, sequences) + positions_within(sequences) // 2
 
 
 def _joined(arrays: Sequence[Ids]) -> Ids:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+    return np.concatenate(arrays) if arrays else NO_IDS
 
 
 def _tensor(arrays: Sequence[Ids]) -> Tensor:
-    return torch.from_numpy(_joined(arrays))
+    joined = _joined(arrays)
+    # A tensor must not share an array that others hold.
+    return torch.from_numpy(joined if len(arrays) > 1 else joined.copy())

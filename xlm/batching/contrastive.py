@@ -7,28 +7,34 @@ taken for negatives of each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from xlm.batching.row_tokens import NO_PREDICTIONS, Ids, PieceIds, Pieces, RowTokens, positions_within
+from xlm.batching.packed_rows import NO_IDS, Ids, PackedRows, PieceIds, positions_within, starts_of
+from xlm.batching.texts import Texts
 
 
-def contrastive_row(
-    pairs: Sequence[tuple[Pieces, Pieces]], pair_keys: Sequence[int], language_ids: tuple[int, int], *, pieces: PieceIds
-) -> RowTokens:
-    """Lay out ``pairs`` (source and target, each [tokens]); ``pair_keys`` [pairs] are equal where pairs say the same thing."""
-    begin, end = (np.array([special], dtype=np.int64) for special in (pieces.bos_id, pieces.eos_id))
-    ids: Ids = np.concatenate([part for pair in pairs for side in pair for part in (begin, side, end)], dtype=np.int64)
-    lengths = np.array([len(side) + 2 for pair in pairs for side in pair], dtype=np.int64)
-    return RowTokens(
+def contrastive_rows(sources: Texts, targets: Texts, pairs_per_row: Ids, languages: Ids, pair_keys: Ids, *, pieces: PieceIds) -> PackedRows:
+    """Lay out rows of pairs; two sequences a pair.
+
+    ``sources`` and ``targets`` are [pairs] texts, ``languages`` the ids of both sides, [pairs, 2];
+    ``pair_keys`` [pairs] are equal where pairs say the same thing.
+    """
+    lengths = np.stack([sources.lengths, targets.lengths], axis=1).ravel() + 2
+    starts = starts_of(lengths)
+    ids = np.empty(int(lengths.sum()), dtype=np.int64)
+    ids[starts] = pieces.bos_id
+    ids[starts + lengths - 1] = pieces.eos_id
+    sources.copy_to(ids, starts[0::2] + 1)
+    targets.copy_to(ids, starts[1::2] + 1)
+    return PackedRows(
         objective="contrastive",
         input_ids=ids,
         position_ids=positions_within(lengths),
-        token_type_ids=np.zeros(ids.size, dtype=np.int64),
-        language_ids=np.repeat(np.tile(np.array(language_ids, dtype=np.int64), len(pairs)), lengths),
+        token_type_ids=np.zeros_like(ids),
+        language_ids=np.repeat(languages.ravel(), lengths),
         sequence_lengths=lengths,
-        predict_positions=NO_PREDICTIONS,
-        labels=NO_PREDICTIONS,
-        pair_keys=np.repeat(np.array(pair_keys, dtype=np.int64), 2),
+        sequences_per_row=2 * pairs_per_row,
+        predict_positions=NO_IDS,
+        labels=NO_IDS,
+        pair_keys=np.repeat(pair_keys, 2),
     )

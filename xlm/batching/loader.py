@@ -5,15 +5,17 @@ There is no state to save: the loader of a resumed run is asked for the step it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from xlm.batching.assign import Assignment
-from xlm.batching.collate import BatchRow, collate
+from xlm.batching.collate import PlacedRows, collate
 from xlm.batching.packed_batch import PackedBatch
+from xlm.batching.packed_rows import PieceIds
 from xlm.batching.prefetch import prefetched
 from xlm.batching.row_builder import RowBuilder
-from xlm.batching.row_tokens import PieceIds
 from xlm.mixing.data_plan import DataPlan
 from xlm.shards.reader import ShardSet
 
@@ -54,12 +56,17 @@ class BatchLoader:
         refs = self._plan.rows(step)
         # Pairs are numbered over the whole batch, so rows of other ranks count too; their plans say how many.
         first_pairs = list(accumulate((self._builder.pairs_in(ref) for ref in refs), initial=0))
+        places = {ref: number for number, ref in enumerate(refs)}
 
-        def row(number: int) -> BatchRow:
-            provenance = self._builder.provenance(refs[number]) if self._with_provenance else ()
-            return BatchRow(number, self._builder.build(refs[number]), first_pairs[number], provenance)
+        def micro_batch(numbers: Sequence[int]) -> PackedBatch:
+            parts: list[PlacedRows] = []
+            for built in self._builder.build([refs[number] for number in numbers], with_provenance=self._with_provenance):
+                row_ids = [places[ref] for ref in built.refs]
+                pairs_before = np.array([first_pairs[row_id] for row_id in row_ids], dtype=np.int64)
+                parts.append(PlacedRows(built.rows, np.array(row_ids, dtype=np.int64), pairs_before, built.provenance))
+            return collate(parts)
 
-        return [collate([row(number) for number in numbers]) for numbers in self._assignment.rows_of(refs, self._rank)]
+        return [micro_batch(numbers) for numbers in self._assignment.rows_of(refs, self._rank)]
 
     def iterate(self, start_step: int, stop_step: int) -> Iterator[tuple[int, list[PackedBatch]]]:
         """Yield (step, batches) from ``start_step`` up to ``stop_step``, built ahead in a background thread."""

@@ -13,12 +13,13 @@ history. Raw words of the generator are used, because a library's own sampling m
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.batching.row_tokens import NO_PREDICTIONS, Ids, PieceIds
+from xlm.batching.packed_rows import NO_IDS, Ids, PieceIds
 
 MASKED_SHARE = 0.8
 RANDOM_SHARE = 0.1
@@ -30,7 +31,7 @@ _HALF_WORD_BITS = np.uint64(32)
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A row's ids after masking, the positions to predict (ascending) and the pieces that stood there."""
+    """Ids after masking, the positions to predict (ascending) and the pieces that stood there."""
 
     input_ids: Ids  # [T]
     positions: Ids  # [P]
@@ -51,18 +52,31 @@ class Masker:
         self._is_text[list(pieces.special_ids)] = False
         self._text_ids: Ids = np.flatnonzero(self._is_text)
 
-    def mask(self, ids: Ids, rate: float, generator: np.random.Generator) -> Masked:
-        """Mask a row: ``ids`` [T] stay as they are, the result holds a copy."""
+    def mask(self, ids: Ids, row_lengths: Ids, rate: float, generators: Sequence[np.random.Generator]) -> Masked:
+        """Mask rows that lie end to end in ``ids`` [T]; ``row_lengths`` is [R], and each row has its generator.
+
+        ``ids`` stay as they are.
+        """
         maskable = np.flatnonzero(self._is_text[ids])
-        if not maskable.size:
-            return Masked(ids, NO_PREDICTIONS, NO_PREDICTIONS)
-        count = predictions_in(maskable.size, rate)
-        words = generator.bit_generator.random_raw(maskable.size + 2 * count)
-        order, fate, piece = np.split(words, [maskable.size, maskable.size + count])
-        # The positions of the `count` smallest of independent words are a uniform choice.
-        chosen = maskable[np.sort(np.argpartition(order, count - 1)[:count])]
-        labels = ids[chosen]
+        bounds = np.searchsorted(maskable, np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(row_lengths)])).tolist()
+        chosen: list[Ids] = []
+        words: list[NDArray[np.uint64]] = []  # two a prediction: all of a row's fates, then all of its pieces
+        for first, last, generator in zip(bounds[:-1], bounds[1:], generators, strict=True):
+            count = predictions_in(last - first, rate)
+            if not count:
+                continue
+            drawn = generator.bit_generator.random_raw(last - first + 2 * count)
+            # The places of the `count` smallest of independent words are a uniform choice.
+            places = np.argpartition(drawn[: last - first], count - 1)[:count]
+            places.sort()
+            chosen.append(maskable[first + places])
+            words.append(drawn[last - first :].reshape(2, count))
+        if not chosen:
+            return Masked(ids, NO_IDS, NO_IDS)
+        positions = np.concatenate(chosen)
+        fate, piece = np.concatenate(words, axis=1)
+        labels = ids[positions]
         random_ids = self._text_ids[((piece >> _HALF_WORD_BITS) * np.uint64(self._text_ids.size)) >> _HALF_WORD_BITS]
         masked = ids.copy()
-        masked[chosen] = np.where(fate < _MASKED_BELOW, self._mask_id, np.where(fate < _RANDOM_BELOW, random_ids, labels))
-        return Masked(masked, chosen, labels)
+        masked[positions] = np.where(fate < _MASKED_BELOW, self._mask_id, np.where(fate < _RANDOM_BELOW, random_ids, labels))
+        return Masked(masked, positions, labels)

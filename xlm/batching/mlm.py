@@ -7,31 +7,37 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlm.batching.masking import Masker
-from xlm.batching.row_tokens import Ids, PieceIds, Pieces, RowTokens, positions_within
+from xlm.batching.packed_rows import Ids, PackedRows, PieceIds, positions_within, starts_of, sums_by_row
+from xlm.batching.texts import Texts
 
 
-def mlm_row(
-    segments: Sequence[Pieces],
-    language_id: int,
+def mlm_rows(
+    segments: Texts,
+    segments_per_row: Ids,
+    languages: Ids,
     *,
     pieces: PieceIds,
     masker: Masker,
     mask_rate: float,
-    generator: np.random.Generator,
-) -> RowTokens:
-    """Lay out ``segments`` (each [tokens], no special pieces) of one language and mask them; token types are 0."""
-    begin, end = (np.array([special], dtype=np.int64) for special in (pieces.bos_id, pieces.eos_id))
-    ids: Ids = np.concatenate([part for segment in segments for part in (begin, segment, end)], dtype=np.int64)
-    lengths = np.array([len(segment) + 2 for segment in segments], dtype=np.int64)
-    masked = masker.mask(ids, mask_rate, generator)
-    return RowTokens(
+    generators: Sequence[np.random.Generator],
+) -> PackedRows:
+    """Lay out rows of ``segments`` [S] in ``languages`` [S] (ids) and mask each row by its generator [R]; token types are 0."""
+    lengths = segments.lengths + 2
+    starts = starts_of(lengths)
+    ids = np.empty(int(lengths.sum()), dtype=np.int64)
+    ids[starts] = pieces.bos_id
+    ids[starts + lengths - 1] = pieces.eos_id
+    segments.copy_to(ids, starts + 1)
+    masked = masker.mask(ids, sums_by_row(lengths, segments_per_row), mask_rate, generators)
+    return PackedRows(
         objective="mlm",
         input_ids=masked.input_ids,
         position_ids=positions_within(lengths),
-        token_type_ids=np.zeros(ids.size, dtype=np.int64),
-        language_ids=np.full(ids.size, language_id, dtype=np.int64),
+        token_type_ids=np.zeros_like(ids),
+        language_ids=np.repeat(languages, lengths),
         sequence_lengths=lengths,
+        sequences_per_row=segments_per_row,
         predict_positions=masked.positions,
         labels=masked.labels,
-        pair_keys=np.full(lengths.size, -1, dtype=np.int64),
+        pair_keys=np.full_like(lengths, -1),
     )

@@ -1,4 +1,4 @@
-"""From a row's address to its tokens: reads the segments, and lays them out for their objective.
+"""From addresses of rows to their tokens: finds the texts, and lays them out for their objective.
 
 What a row holds and how it is masked depends on (seed, corpus, objective, length, epoch, row) alone.
 """
@@ -6,79 +6,114 @@ What a row holds and how it is masked depends on (seed, corpus, objective, lengt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from xlm.batching.contrastive import contrastive_row
+from xlm.batching.contrastive import contrastive_rows
 from xlm.batching.masking import Masker
-from xlm.batching.mlm import mlm_row
-from xlm.batching.row_tokens import PieceIds, RowTokens
-from xlm.batching.tlm import tlm_row
+from xlm.batching.mlm import mlm_rows
+from xlm.batching.packed_batch import OBJECTIVES
+from xlm.batching.packed_rows import Ids, PackedRows, PieceIds
+from xlm.batching.row_reader import RowReader, RowTexts
+from xlm.batching.tlm import tlm_rows
 from xlm.mixing.data_plan import RowRef
 from xlm.seeding import key_int64, keyed_generator
-from xlm.shards.reader import Segment, ShardSet
+from xlm.shards.reader import ShardSet
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltRows:
+    """Rows of one objective with their addresses [R], and where each sequence came from [S] if that was asked for."""
+
+    refs: Sequence[RowRef]
+    rows: PackedRows
+    provenance: Sequence[str]
 
 
 class RowBuilder:
     """Builds rows over one shards folder; ``languages`` are the data plan's, in the order of their ids."""
 
     def __init__(self, shards: ShardSet, pieces: PieceIds, languages: Sequence[str], seed: int) -> None:
-        self._shards = shards
+        self._reader = RowReader(shards)
         self._pieces = pieces
         self._seed = seed
         self._masker = Masker(pieces)
         ids = {language: number for number, language in enumerate(languages)}
         self._language_ids = {
-            name: tuple(ids[language] for language in entry.languages)
+            name: [ids[language] for language in entry.languages]
             for name, entry in shards.index.corpora.items()
             if all(language in ids for language in entry.languages)
         }
 
-    def build(self, ref: RowRef) -> RowTokens:
-        """Return the tokens of a row."""
-        segments = self._segments(ref)
-        languages = self._language_ids[ref.corpus]
-        if ref.objective == "mlm":
-            tokens = self._shards.document_tokens
-            return mlm_row(
-                [tokens(ref.corpus, item)[start:end] for item, start, end in segments],
-                languages[0],
-                pieces=self._pieces,
-                masker=self._masker,
-                mask_rate=ref.mask_rate,
-                generator=self._generator(ref),
-            )
-        both = (languages[0], languages[1])
-        pairs = [self._shards.pair_tokens(ref.corpus, segment.item) for segment in segments]
-        if ref.objective == "tlm":
-            return tlm_row(pairs, both, pieces=self._pieces, masker=self._masker, mask_rate=ref.mask_rate, generator=self._generator(ref))
-        keys = [pair_key_id(self._shards.pair_key(ref.corpus, segment.item)) for segment in segments]
-        return contrastive_row(pairs, keys, both, pieces=self._pieces)
+    def build(self, refs: Sequence[RowRef], *, with_provenance: bool = False) -> list[BuiltRows]:
+        """Return the rows of a micro-batch, objective by objective, inside one by corpus."""
+        built: list[BuiltRows] = []
+        for objective in OBJECTIVES:
+            of_objective = [ref for ref in refs if ref.objective == objective]
+            if of_objective:
+                texts = self._reader.read(of_objective)
+                built.append(BuiltRows(texts.refs, self._lay_out(texts), self._provenance(texts) if with_provenance else ()))
+        return built
 
     def pairs_in(self, ref: RowRef) -> int:
-        """Return the number of pairs that a row adds to the logical group; reads the row plan only, 0 for other objectives."""
-        if ref.objective != "contrastive":
-            return 0
-        offsets = self._shards.plan(ref.corpus, ref.objective, ref.sequence_length, ref.variant).offsets
-        return int(offsets[ref.row + 1] - offsets[ref.row])
+        """Return the number of pairs that a row adds to the logical group, 0 for other objectives; reads no tokens."""
+        return self._reader.pairs_in(ref) if ref.objective == "contrastive" else 0
 
-    def provenance(self, ref: RowRef) -> list[str]:
-        """Return ``corpus#item[start:end]`` of every sequence of a row; the target of a pair counts on from its source."""
-        shown: list[str] = []
-        for item, start, end in self._segments(ref):
-            if ref.objective == "contrastive":
-                middle = len(self._shards.pair_tokens(ref.corpus, item)[0])
-                shown += (f"{ref.corpus}#{item}[0:{middle}]", f"{ref.corpus}#{item}[{middle}:{end}]")
-            else:
-                shown.append(f"{ref.corpus}#{item}[{start}:{end}]")
-        return shown
-
-    def _segments(self, ref: RowRef) -> list[Segment]:
-        return self._shards.row(ref.corpus, ref.objective, ref.sequence_length, ref.variant, ref.row)
+    def _lay_out(self, texts: RowTexts) -> PackedRows:
+        first = texts.refs[0]
+        by_corpus = np.array([self._language_ids[corpus] for corpus in texts.corpora], dtype=np.int64)
+        languages = np.repeat(by_corpus, texts.segments_per_corpus, axis=0)  # [S, sides]
+        if first.objective == "contrastive":
+            sources, targets = texts.sides
+            return contrastive_rows(sources, targets, texts.segments_per_row, languages, self._pair_keys(texts), pieces=self._pieces)
+        generators = [self._generator(ref) for ref in texts.refs]
+        if first.objective == "tlm":
+            sources, targets = texts.sides
+            return tlm_rows(
+                sources,
+                targets,
+                texts.segments_per_row,
+                languages,
+                pieces=self._pieces,
+                masker=self._masker,
+                mask_rate=first.mask_rate,
+                generators=generators,
+            )
+        return mlm_rows(
+            texts.sides[0],
+            texts.segments_per_row,
+            languages[:, 0],
+            pieces=self._pieces,
+            masker=self._masker,
+            mask_rate=first.mask_rate,
+            generators=generators,
+        )
 
     def _generator(self, ref: RowRef) -> np.random.Generator:
         return keyed_generator("row", self._seed, ref.corpus, ref.objective, ref.sequence_length, ref.epoch, ref.row)
+
+    def _pair_keys(self, texts: RowTexts) -> Ids:
+        return np.array([pair_key_id(key) for key in self._reader.names(texts)], dtype=np.int64)
+
+    def _provenance(self, texts: RowTexts) -> list[str]:
+        """Say ``corpus#item[start:end]`` of every sequence; the target of a contrastive pair counts on from its source."""
+        shown: list[str] = []
+        starts = texts.offsets.tolist()
+        side_lengths = [side.lengths.tolist() for side in texts.sides]
+        for number, (corpus, item) in enumerate(_addresses(texts)):
+            start, lengths = starts[number], [of_side[number] for of_side in side_lengths]
+            cuts = lengths if texts.refs[0].objective == "contrastive" else [sum(lengths)]
+            for length in cuts:
+                shown.append(f"{corpus}#{item}[{start}:{start + length}]")
+                start += length
+        return shown
+
+
+def _addresses(texts: RowTexts) -> list[tuple[str, int]]:
+    corpora = [corpus for corpus, count in zip(texts.corpora, texts.segments_per_corpus.tolist(), strict=True) for _ in range(count)]
+    return list(zip(corpora, texts.items.tolist(), strict=True))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -12,43 +12,54 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlm.batching.masking import Masker
-from xlm.batching.row_tokens import Ids, PieceIds, Pieces, RowTokens, positions_within
+from xlm.batching.packed_rows import Ids, PackedRows, PieceIds, positions_within, starts_of, sums_by_row
+from xlm.batching.texts import Texts
 
-_TOP_BIT = np.uint64(63)
+_HALF = np.uint64(1 << 63)
 
 
-def tlm_row(
-    pairs: Sequence[tuple[Pieces, Pieces]],
-    language_ids: tuple[int, int],
+def tlm_rows(
+    sources: Texts,
+    targets: Texts,
+    pairs_per_row: Ids,
+    languages: Ids,
     *,
     pieces: PieceIds,
     masker: Masker,
     mask_rate: float,
-    generator: np.random.Generator,
-) -> RowTokens:
-    """Lay out ``pairs`` (source and target, each [tokens]) of two languages and mask them in one draw over the row."""
-    begin, end = (np.array([special], dtype=np.int64) for special in (pieces.bos_id, pieces.eos_id))
-    target_first = (generator.bit_generator.random_raw(len(pairs)) >> _TOP_BIT).tolist()
-    parts: list[Pieces] = []
-    side_lengths: list[int] = []  # [2 S]
-    side_languages: list[int] = []  # [2 S]
-    for pair, flipped in zip(pairs, target_first, strict=True):
-        first, second = pair[flipped], pair[1 - flipped]
-        parts += (begin, first, end, second, end)
-        side_lengths += (len(first) + 2, len(second) + 1)
-        side_languages += (language_ids[flipped], language_ids[1 - flipped])
-    ids: Ids = np.concatenate(parts, dtype=np.int64)
-    sides = np.array(side_lengths, dtype=np.int64)
-    lengths: Ids = sides.reshape(-1, 2).sum(axis=1)
-    masked = masker.mask(ids, mask_rate, generator)
-    return RowTokens(
+    generators: Sequence[np.random.Generator],
+) -> PackedRows:
+    """Lay out rows of pairs, and mask each row in one draw over both sides by its generator [R].
+
+    ``sources`` and ``targets`` are [S] texts, ``languages`` the ids of both sides, [S, 2].
+    """
+    words = [generator.bit_generator.random_raw(count) for generator, count in zip(generators, pairs_per_row.tolist(), strict=True)]
+    target_first = np.concatenate(words) >= _HALF
+    first_lengths = np.where(target_first, targets.lengths, sources.lengths)
+    lengths = sources.lengths + targets.lengths + 3
+    starts = starts_of(lengths)
+    middles = starts + first_lengths + 1  # of the </s> between the sides
+    ids = np.empty(int(lengths.sum()), dtype=np.int64)
+    ids[starts] = pieces.bos_id
+    ids[middles] = pieces.eos_id
+    ids[starts + lengths - 1] = pieces.eos_id
+    sources.copy_to(ids, np.where(target_first, middles, starts) + 1)
+    targets.copy_to(ids, np.where(target_first, starts, middles) + 1)
+    masked = masker.mask(ids, sums_by_row(lengths, pairs_per_row), mask_rate, generators)
+    # [2 S]: first side and second side of every pair in turn.
+    side_lengths = np.stack([first_lengths + 2, lengths - first_lengths - 2], axis=1).ravel()
+    side_types = np.zeros((lengths.size, 2), dtype=np.int64)
+    side_types[:, 1] = 1
+    side_languages = np.where(target_first[:, None], languages[:, ::-1], languages)
+    return PackedRows(
         objective="tlm",
         input_ids=masked.input_ids,
         position_ids=positions_within(lengths),
-        token_type_ids=np.repeat(np.tile(np.array([0, 1], dtype=np.int64), len(pairs)), sides),
-        language_ids=np.repeat(np.array(side_languages, dtype=np.int64), sides),
+        token_type_ids=np.repeat(side_types.ravel(), side_lengths),
+        language_ids=np.repeat(side_languages.ravel(), side_lengths),
         sequence_lengths=lengths,
+        sequences_per_row=pairs_per_row,
         predict_positions=masked.positions,
         labels=masked.labels,
-        pair_keys=np.full(lengths.size, -1, dtype=np.int64),
+        pair_keys=np.full_like(lengths, -1),
     )
