@@ -44,5 +44,5 @@ def initialise_parameters(module: nn.Module, config: ModelConfig, seed: int, *, 
             else:
                 generator = torch.Generator().manual_seed(key_int64("initialise", seed, prefix + name))
                 deviation = config.initializer_range * (residual if name.endswith(_RESIDUAL_OUTPUTS) else 1.0)
-                values = torch.empty(parameter.shape, dtype=torch.float32).normal_(0.0, deviation, generator=generator)
+                values = torch.empty(parameter.shape, dtype=torch.float32, device="cpu").normal_(0.0, deviation, generator=generator)
                 parameter.copy_(values)
