@@ -1,0 +1,67 @@
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import xlm.training.distributed as distributed
+from xlm.errors import UserError
+from xlm.training.distributed import Process, gather_numbers, join_group, leave_group, one_voice, set_threads, tell_all
+
+
+def test_a_plain_start_is_rank_0_of_1(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert Process.from_environment() == Process(0, 1, 0, 1)
+
+
+def test_the_launchers_environment_is_read(monkeypatch):
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    for name, value in {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    process = Process.from_environment()
+    assert process == Process(3, 4, 1, 2)
+    assert not process.is_main
+
+
+@pytest.fixture
+def _threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads")
+def test_local_ranks_share_the_cores_unless_told(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert set_threads(Process(0, 4, 0, 2)) == 4
+    assert set_threads(Process(0, 16, 0, 16)) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    torch.set_num_threads(3)
+    assert set_threads(Process(0, 1, 0, 1)) == 3
+
+
+def test_one_process_needs_no_launcher(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    join_group(Process(0, 1, 0, 1), timeout_s=20)
+    try:
+        assert dist.get_world_size() == 1
+        assert tell_all({"a": 1}) == {"a": 1}
+        assert gather_numbers([1, 2], torch.device("cpu")) == [[1, 2]]
+    finally:
+        leave_group()
+    assert not dist.is_initialized()
+
+
+def test_only_rank_0_says_what_all_ranks_found(monkeypatch):
+    waited = []
+    monkeypatch.setattr(distributed.time, "sleep", waited.append)
+    with pytest.raises(UserError, match=r"^wrong$"), one_voice(Process(0, 2, 0, 2)):
+        raise UserError("wrong")
+    assert waited == []
+    with pytest.raises(UserError, match=r"^rank 1 on .*: wrong$"), one_voice(Process(1, 2, 1, 2)):
+        raise UserError("wrong")
+    assert waited == [distributed.SILENCE_S]

@@ -1,0 +1,201 @@
+"""The loop's bookkeeping with an engine that only counts; real ranks are in tests/integration."""
+
+import json
+import math
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+import torch
+from made_up_rows import LANGUAGES, deal, make_rows, pack
+
+import xlm.training.loop as loop_module
+from xlm.config.recipe import Recipe
+from xlm.training.distributed import Process
+from xlm.training.engine import StepResult
+from xlm.training.loop import TrainingLoop
+from xlm.training.statistics import LossStatistics
+from xlm.training.weights import ModelDescription
+
+PHASE = {"sequence_length": 8, "sampling": {"kind": "temperature", "alpha": 1}}
+RECIPE = Recipe.model_validate(
+    {
+        "name": "r",
+        "seed": 1,
+        "corpora": {"manifest": "m.yaml"},
+        "vocabulary": "v.yaml",
+        "embeddings": {"kind": "random"},
+        "model": {"width": 8, "layers": 1, "heads": 1, "feed_forward": 8, "max_positions": 8},
+        "phases": [
+            {**PHASE, "name": "first", "steps": 4, "objectives": {"mlm": {"share": 1}}},
+            {**PHASE, "name": "second", "steps": 5, "objectives": {"tlm": {"share": 1, "loss_weight": 0.25}}},
+        ],
+        "training": {
+            "tokens_per_step": 64,
+            "micro_batch_tokens": 64,
+            "optimizer": {"learning_rate": 0.1},
+            "checkpoint": {"every_steps": 3},
+            "log_every_steps": 2,
+        },
+    }
+)
+
+
+class CountingEngine:
+    def __init__(self, poison=()):
+        self.objective = SimpleNamespace(statistics=LossStatistics(LANGUAGES, torch.device("cpu")))
+        self.device, self.poison = torch.device("cpu"), poison
+        self.calls, self.rates, self.keys, self.contexts = [], [], [], []
+
+    def set_dropout_key(self, *parts):
+        self.keys.append(parts)
+
+    def accumulate(self, batch, context, *, with_pairs, last):
+        self.calls.append((with_pairs, last))
+        self.contexts.append(context)
+        self.objective.statistics.add_tokens(batch.language_ids)
+        self.objective.statistics.add_step_loss(torch.tensor(self.keys[-1][1] + 0.5))
+
+    def step(self, rate):
+        self.rates.append(rate)
+        applied = len(self.rates) - 1 not in self.poison
+        return StepResult(applied, 1.0 if applied else math.inf)
+
+
+class Batches:
+    def __init__(self, at=None, micro_steps=2):
+        self.at, self.micro_steps = at or {}, micro_steps
+
+    def iterate(self, start, stop):
+        for step in range(start, stop):
+            if step in self.at:
+                self.at[step]()
+            yield step, deal(make_rows(step), 1, self.micro_steps, 0)
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    """Where checkpoints would go: step -> loop state."""
+    states = {}
+    monkeypatch.setattr(
+        loop_module, "save_checkpoint", lambda engine, folder, process, about, state, keep: states.update({about.step: dict(state)})
+    )
+    monkeypatch.setattr(loop_module, "load_checkpoint", lambda engine, checkpoint: states[checkpoint])
+    return states
+
+
+def make_loop(tmp_path, engine, batches=None, tracker=None):
+    about = ModelDescription({}, 50, "voc", LANGUAGES, 0, "fp32", "recipe")
+    return TrainingLoop(
+        engine,
+        batches or Batches(),
+        RECIPE,
+        lambda step: RECIPE.phases[0 if step < 4 else 1],
+        process=Process(0, 1, 0, 1),
+        folder=tmp_path,
+        description=about,
+        tracker=tracker,
+    )
+
+
+def lines(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+
+
+def curve(tmp_path):
+    return [{name: value for name, value in line.items() if name not in ("tokens_per_second", "wall_s")} for line in lines(tmp_path)]
+
+
+def test_logs_and_saves_at_their_steps_and_at_the_end(tmp_path, saved):
+    result = make_loop(tmp_path, CountingEngine()).run(None)
+    assert result.finished
+    assert result.steps == 9
+    assert sorted(saved) == [3, 6, 9]
+    assert [line["step"] for line in lines(tmp_path)] == [2, 4, 6, 8, 9]
+    assert [line["phase"] for line in lines(tmp_path)] == ["first", "first", "second", "second", "second"]
+    # Two micro-batches of step + 0.5 each; a line is the mean since the last one.
+    assert [line["loss"] for line in lines(tmp_path)] == [2.0, 6.0, 10.0, 14.0, 17.0]
+    assert lines(tmp_path)[-1]["tokens"] == sum(len(one["ids"]) for step in range(9) for row in make_rows(step) for one in row)
+    assert sum(result.tokens.values()) == lines(tmp_path)[-1]["tokens"]
+
+
+def test_micro_batches_know_the_whole_batch_and_their_phase(tmp_path, saved):
+    engine = CountingEngine()
+    make_loop(tmp_path, engine).run(None)
+    assert engine.calls[:4] == [(True, False), (False, True)] * 2
+    rows = make_rows(0)
+    assert engine.contexts[0].predicted_tokens == sum(len(one["labels"]) for row in rows for one in row)
+    assert engine.contexts[0].pairs_by_rank == (sum(len(row) // 2 for row in rows if row[0]["key"] >= 0),)
+    assert [context.loss_weights for context in engine.contexts[::2]] == [{"mlm": 1.0}] * 4 + [{"tlm": 0.25}] * 5
+    assert len(set(engine.keys)) == 18
+
+
+def test_steps_that_were_not_applied_are_counted_and_left_out_of_the_losses(tmp_path, saved):
+    result = make_loop(tmp_path, CountingEngine(poison={1, 8})).run(None)
+    assert result.skipped_steps == 2
+    assert [line["skipped_steps"] for line in lines(tmp_path)] == [1, 1, 1, 1, 2]
+    assert [line["loss"] for line in lines(tmp_path)] == [1.0, 6.0, 10.0, 14.0, None]
+    assert lines(tmp_path)[0]["gradient_norm"] is None
+
+
+def test_going_on_gives_the_curve_of_a_run_that_never_stopped(tmp_path, saved):
+    (tmp_path / "whole").mkdir()
+    make_loop(tmp_path / "whole", CountingEngine(poison={1})).run(None)
+    wanted = curve(tmp_path / "whole")
+
+    class Killed(BaseException):
+        pass
+
+    def kill():
+        raise Killed
+
+    (tmp_path / "killed").mkdir()
+    with pytest.raises(Killed):
+        make_loop(tmp_path / "killed", CountingEngine(poison={1}), Batches({5: kill})).run(None)
+    assert [line["step"] for line in lines(tmp_path / "killed")] == [2, 4]
+    wall_s = lines(tmp_path / "killed")[-1]["wall_s"]
+    result = make_loop(tmp_path / "killed", CountingEngine()).run(3)
+    assert result.finished
+    assert curve(tmp_path / "killed") == wanted
+    # The lost step was paid for as well.
+    assert lines(tmp_path / "killed")[1]["wall_s"] >= wall_s
+
+
+def test_sigterm_saves_at_the_next_step_boundary(tmp_path, saved):
+    result = make_loop(tmp_path, CountingEngine(), Batches({4: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
+    assert not result.finished
+    assert result.steps == 4
+    assert sorted(saved) == [3, 4]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_good_checkpoint_is_not_written_over_when_stopped_right_after_it(tmp_path, saved):
+    result = make_loop(tmp_path, CountingEngine(), Batches({3: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
+    assert result.steps == 3
+    assert list(saved) == [3]
+
+
+def test_pairs_outside_the_first_micro_batch_are_a_bug(tmp_path, saved):
+    class Wrong(Batches):
+        def iterate(self, start, stop):
+            yield 0, [pack([]), pack(make_rows(0))]
+
+    with pytest.raises(RuntimeError, match="outside the first micro-batch"):
+        make_loop(tmp_path, CountingEngine(), Wrong()).run(None)
+
+
+def test_the_tracker_gets_what_the_lines_say_and_what_it_missed(tmp_path, saved):
+    class Listener:
+        def __init__(self):
+            self.told = []
+
+        def log(self, step, metrics):
+            self.told.append((step, metrics["loss"]))
+
+    first = Listener()
+    make_loop(tmp_path, CountingEngine(), tracker=first).run(None)
+    assert first.told == [(line["step"], line["loss"]) for line in lines(tmp_path)]
+    second = Listener()
+    make_loop(tmp_path, CountingEngine(), tracker=second).run(6)
+    assert second.told == first.told

@@ -1,0 +1,81 @@
+import dataclasses
+
+import pytest
+
+from xlm.config.recipe import Recipe
+from xlm.errors import UserError
+from xlm.training.run_record import RunRecord, check_same_run, read_run_record, recipe_fingerprint, training_recipe, write_run_record
+
+RECIPE = {
+    "name": "r",
+    "seed": 1,
+    "corpora": {"manifest": "m.yaml"},
+    "vocabulary": "v.yaml",
+    "embeddings": {"kind": "random"},
+    "model": {"width": 8, "layers": 1, "heads": 1, "feed_forward": 8, "max_positions": 8},
+    "phases": [
+        {
+            "name": "p",
+            "steps": 5,
+            "sequence_length": 8,
+            "sampling": {"kind": "temperature", "alpha": 1},
+            "objectives": {"mlm": {"share": 1}},
+        }
+    ],
+    "training": {"tokens_per_step": 64, "micro_batch_tokens": 64, "optimizer": {"learning_rate": 0.1}},
+}
+
+
+def recipe(**training):
+    return Recipe.model_validate({**RECIPE, "training": {**RECIPE["training"], **training}})
+
+
+def record(of=None, **changes):
+    made = RunRecord(
+        recipe=training_recipe(of or recipe()),
+        recipe_fingerprint=recipe_fingerprint(of or recipe()),
+        deepspeed={"zero_optimization": {"stage": 2}},
+        precision="fp32",
+        world_size=2,
+        inputs={"shards": "aaa", "vocabulary": "bbb"},
+        languages=("en", "de"),
+        tracking_key="key",
+        code="code",
+        versions={"torch": "2"},
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def test_a_record_reads_back_and_still_matches(tmp_path):
+    assert read_run_record(tmp_path) is None
+    write_run_record(tmp_path, record())
+    check_same_run(read_run_record(tmp_path), record(), tmp_path)
+
+
+def test_what_may_change_within_a_run(tmp_path):
+    write_run_record(tmp_path, record())
+    other = recipe(checkpoint={"every_steps": 3, "keep_last": 1}, process_group_timeout_s=20)
+    check_same_run(read_run_record(tmp_path), record(other), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (record(recipe(optimizer={"learning_rate": 0.2})), r"training\.optimizer\.learning_rate = 0\.1, the recipe now says 0\.2"),
+        (record(recipe(tokens_per_step=128)), r"training\.tokens_per_step = 64, the recipe now says 128"),
+        (record(inputs={"shards": "zzz", "vocabulary": "bbb"}), "started with shards aaa, now it is zzz"),
+        (record(inputs={"shards": "aaa", "vocabulary": "bbb", "embeddings": "e"}), "embeddings None, now it is e"),
+        (record(world_size=1), "started on 2 ranks, this start has 1; .* not supported yet"),
+        (record(deepspeed={"zero_optimization": {"stage": 1}}), r"DeepSpeed's zero_optimization\.stage = 2, now it is 1"),
+    ],
+)
+def test_the_first_difference_is_one_sentence(tmp_path, wanted, sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
+        check_same_run(record(), wanted, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_record_says_what_to_do(tmp_path):
+    (tmp_path / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match="delete its folder to train anew"):
+        read_run_record(tmp_path)
