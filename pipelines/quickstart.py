@@ -27,6 +27,8 @@ from xlm.tracking.tracker import Tracker
 HERE = Path(__file__).resolve().parent
 # How long pretraining gets to finish its step and save after Ctrl-C, and any other stage to end.
 SAVE_GRACE_S, END_GRACE_S = 60.0, 5.0
+# Waiting threads sleep instead of taking a core from the other rank; libraries keep to themselves what is no news.
+QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "MLFLOW_LOGGING_LEVEL": "WARNING"}
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,11 @@ def planned_steps(invocation: Invocation) -> list[Step]:
     return [step for step in steps if invocation.recipe.tasks is not None or not step.needs_tasks]
 
 
-def rank_count() -> int:
-    """Return how many ranks this machine should pretrain with: up to two, by its GPUs or else its cores."""
-    # Asked in a process of its own: torch would stay in memory for the whole run.
+def gpu_count() -> int:
+    """Return how many GPUs torch can use, asked in a process of its own: torch would stay in memory for the whole run."""
     question = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
     answer = subprocess.run(question, capture_output=True, text=True, check=False).stdout.strip()
-    return min(2, int(answer) if answer.isdigit() and int(answer) > 0 else len(os.sched_getaffinity(0)))
+    return int(answer) if answer.isdigit() else 0
 
 
 def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[str]:
@@ -87,10 +88,13 @@ def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[
 
 def run_step(step: Step, arguments: argparse.Namespace) -> int:
     """Run one stage and return its exit code, 1 where it ends well but leaves nothing."""
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", **os.environ}
-    ranks = (arguments.ranks or rank_count()) if step.launched else 1
+    environment = {**QUIET, **os.environ}
+    ranks = 1
     if step.launched:
-        environment["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // ranks))
+        cores, gpus = len(os.sched_getaffinity(0)), gpu_count()
+        ranks = arguments.ranks or min(2, gpus or cores)
+        # Ranks share the cores; without a GPU DeepSpeed need not look for one, and say so, in every process.
+        environment |= {"OMP_NUM_THREADS": str(max(1, cores // ranks))} | ({} if gpus else {"DS_ACCELERATOR": "cpu"})
     grace_s = SAVE_GRACE_S if step.launched else END_GRACE_S
     code = run_to_end(step_command(step, arguments, ranks), environment, saves_when_stopped=step.launched, grace_s=grace_s)
     # The launcher also returns 0 when a signal ended it, so what counts is what lies on disk.

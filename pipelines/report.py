@@ -11,7 +11,7 @@ from xlm.evaluation.figure_style import standalone_svg
 from xlm.evaluation.figures import draw_figures
 from xlm.evaluation.report import render_report
 from xlm.evaluation.report_facts import read_facts
-from xlm.evaluation.report_text import REPORT, score_table
+from xlm.evaluation.report_text import REPORT
 from xlm.evaluation.summary import SCORES, read_json, stage_records
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
@@ -31,7 +31,9 @@ def main() -> None:
     with stage.write() as output:
         write_report(invocation, output)
     attach_figures(invocation)
-    print("\n".join(score_table(read_json(root / SCORES, required=True))))
+    summary = read_json(root / SCORES, required=True)["summary"]
+    scores = {name: value for name, value in summary.items() if name.startswith(("intents", "retrieval")) and value is not None}
+    print("\n".join(f"{name:<34} {value:6.1f} %" for name, value in sorted(scores.items())))
     print(f"report: {root / REPORT}, {root / SCORES}, pictures in {invocation.folder.figures}")
 
 

@@ -13,7 +13,7 @@ from xlm.runs.stage import write_json
 def test_a_clear_gain_is_claimed_and_an_unclear_one_is_named(recipe: Recipe, finished_run: RunFolder) -> None:
     facts = read_facts(recipe, finished_run)
     assert "clear (95 % interval above 0) in all 8." in text.what_it_shows(facts)
-    assert "26.2 points more [24.1, 28.3]" in text.what_it_shows(facts)
+    assert "The difference is +26.2 points [24.1, 28.3]." in text.what_it_shows(facts)
     facts.scores["tasks"]["intents"]["languages"]["ar"]["differences"]["probe-random_encoder"]["interval"] = [-0.5, 4.0]
     assert "in 7 of 8; not in ar." in text.what_it_shows(facts)
 

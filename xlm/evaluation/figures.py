@@ -179,7 +179,12 @@ def draw_languages(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     figure.legend(handles, ["of the text", "of training"], loc="outside upper left", ncols=2, handletextpad=0.2)
     alt = f"Two bars a language. {order[0]} has {text[order[0]]:.0f} % of the text and {trained.get(order[0], 0):.0f} % of training; "
     alt += f"{order[-1]} has {text[order[-1]]:.1f} % and {trained.get(order[-1], 0):.1f} %."
-    return figure, "Languages: text and training", "Temperature sampling gives small languages a larger share.", alt
+    return (
+        figure,
+        "Languages: text and training",
+        "What each language has, and what sampling made of it; English is one side of most pairs.",
+        alt,
+    )
 
 
 def draw_fertility(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
@@ -193,7 +198,9 @@ def draw_fertility(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     for row, language in enumerate(order):
         per_word = rows[language]["pieces_per_word"] is not None
         axes.barh(row, values[language], height=0.6, color=colour("blue" if per_word else "purple"), zorder=3)
-        axes.text(values[language], row, f" {values[language]:.2f}", va="center", fontsize=8)
+        axes.annotate(
+            f"{values[language]:.2f}", (values[language], row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
+        )
     axes.set_xlim(0, max(values.values()) * 1.12)
     axes.set_xlabel("pieces")
     handles = [Line2D([], [], linestyle="", marker="s", markersize=6, color=colour(hue)) for hue in ("blue", "purple")]

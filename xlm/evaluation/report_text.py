@@ -45,10 +45,8 @@ def on_what(facts: RunFacts) -> str:
     sources = f" from {_listed(names)}" if names else ""
     dropped = sum(count for counts in facts.corpus.get("dropped", {}).values() for reasons in counts.values() for count in reasons.values())
     out = f" {dropped:,} texts and pairs were left out, each counted below by reason." if dropped else ""
-    return (
-        f"The text covers {len(languages)} languages ({', '.join(languages)}){sources}."
-        f"{out} Text of the test sets, and near copies of it, was kept out of training."
-    )
+    kept_out = " Text of the test sets, and near copies of it, was kept out of training." if facts.recipe.tasks else ""
+    return f"The text covers {len(languages)} languages ({', '.join(languages)}){sources}.{out}{kept_out}"
 
 
 def what_it_shows(facts: RunFacts) -> str:
@@ -81,7 +79,7 @@ def _gains_sentence(facts: RunFacts) -> str:
     if not means:
         return ""
     mean = facts.scores["tasks"]["intents"].get("mean_differences", {}).get("probe-character_floor")
-    points = f"That is {mean['gain']:.1f} points more [{mean['interval'][0]:.1f}, {mean['interval'][1]:.1f}]. " if mean else ""
+    points = f"The difference is {mean['gain']:+.1f} points [{mean['interval'][0]:.1f}, {mean['interval'][1]:.1f}]. " if mean else ""
     clear = f"{points}The gain over that floor, and over the same encoder with random weights, is clear (95 % interval above 0) in "
     if not unclear:
         return f"{clear}all {len(means)}."
