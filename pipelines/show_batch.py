@@ -1,0 +1,129 @@
+"""Show what the model sees: any global batch of a recipe, or a text of your own, with pieces, languages, masks and positions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from xlm.batching.given_text import given_pair, given_text
+from xlm.batching.loader import BatchLoader
+from xlm.batching.packed_batch import PackedBatch
+from xlm.batching.rendering import lines, show
+from xlm.config.recipe import Objective, Phase
+from xlm.errors import UserError, exits_cleanly
+from xlm.mixing.data_plan import DataPlan
+from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
+from xlm.runs.stage import read_record
+from xlm.shards.reader import ShardSet
+from xlm.vocab.vocabulary import Vocabulary
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line: a recipe, and one of --step, --pair and --text."""
+    result = recipe_parser(__doc__ or "")
+    what = result.add_mutually_exclusive_group(required=True)
+    what.add_argument("--step", type=int, metavar="N", help="global batch N of the recipe's run, from 0")
+    what.add_argument("--pair", nargs=2, metavar=("A", "B"), help="a text and its translation")
+    what.add_argument("--text", metavar="C", help="one text; code-switched text gets its languages by script")
+    result.add_argument("--rank", type=int, default=0, metavar="R", help="with --world-size: whose part of the batch (default 0)")
+    result.add_argument("--world-size", type=int, metavar="W", help="with --step: dealt to W ranks (default: the whole batch at once)")
+    result.add_argument("--languages", nargs="+", default=[], metavar="L", help="with --pair and --text: BCP-47, in order")
+    result.add_argument("--objective", choices=["mlm", "tlm", "contrastive"], help="default: tlm for a pair, mlm for a text")
+    result.add_argument("--json", action="store_true", help="plain values instead of text to read")
+    return result
+
+
+@exits_cleanly
+def main() -> None:
+    """Print a batch or a given text."""
+    invocation = parse_invocation(parser())
+    read_record(invocation.folder.vocabulary)
+    vocabulary = Vocabulary.load(invocation.folder.vocabulary)
+    if invocation.arguments.step is not None:
+        batches, languages, heading = batch_of_step(invocation, vocabulary)
+    else:
+        batch, languages, heading = batch_of_text(invocation, vocabulary)
+        batches = [batch]
+    printer = print_json if invocation.arguments.json else print_text
+    try:
+        printer(batches, vocabulary, languages, heading)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; what is still buffered must not be tried again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def batch_of_step(invocation: Invocation, vocabulary: Vocabulary) -> tuple[list[PackedBatch], Sequence[str], dict[str, object]]:
+    """Build one rank's part of a global batch, exactly as training does."""
+    arguments, recipe = invocation.arguments, invocation.recipe
+    world_size = 1 if arguments.world_size is None else arguments.world_size
+    if world_size < 1:
+        raise UserError(f"--world-size {world_size}: there is at least one rank.")
+    if not 0 <= arguments.rank < world_size:
+        raise UserError(
+            f"there is no rank {arguments.rank} among {world_size}; ranks count from 0, and --world-size says how many there are."
+        )
+    read_record(invocation.folder.shards)
+    shards = ShardSet(invocation.folder.shards, vocabulary.fingerprint)
+    plan = DataPlan(recipe, shards.index)
+    phase, step_in_phase = plan.phase_at(arguments.step)
+    loader = BatchLoader(
+        plan,
+        shards,
+        vocabulary,
+        recipe.seed,
+        rank=arguments.rank,
+        world_size=world_size,
+        # Without ranks there is nothing to deal: one micro-batch holds everything.
+        micro_batch_tokens=recipe.training.micro_batch_tokens if arguments.world_size else recipe.training.tokens_per_step,
+        with_provenance=True,
+    )
+    heading = {
+        "step": arguments.step,
+        "phase": recipe.phases[phase].name,
+        "step in phase": step_in_phase,
+        "rank": f"{arguments.rank} of {world_size}",
+    }
+    return loader.batch(arguments.step), plan.languages, heading
+
+
+def batch_of_text(invocation: Invocation, vocabulary: Vocabulary) -> tuple[PackedBatch, Sequence[str], dict[str, object]]:
+    """Lay out the texts of the command line as a row of the first phase that has their objective."""
+    arguments, recipe = invocation.arguments, invocation.recipe
+    objective: Objective = arguments.objective or ("tlm" if arguments.pair else "mlm")
+    phase: Phase = next((phase for phase in recipe.phases if objective in phase.objectives), recipe.phases[0])
+    languages = arguments.languages
+    if arguments.pair:
+        if len(languages) != 2:
+            raise UserError(f"--pair needs two --languages, in the order of the texts; {len(languages)} given.")
+        batch = given_pair(vocabulary, tuple(arguments.pair), objective, mask_rate=phase.mask_rate, seed=recipe.seed)
+    else:
+        if not languages:
+            raise UserError("--text needs --languages: one, or several for code-switched text (such as zh-Hans en).")
+        batch, languages = given_text(vocabulary, arguments.text, objective, languages, mask_rate=phase.mask_rate, seed=recipe.seed)
+    heading = {"objective": objective, "mask rate": phase.mask_rate if objective != "contrastive" else "none (unmasked)"}
+    if batch.tokens > phase.sequence_length:
+        heading["longer than a row"] = f"{batch.tokens} tokens, rows hold {phase.sequence_length}"
+    return batch, languages, heading
+
+
+def print_text(batches: Iterable[PackedBatch], vocabulary: Vocabulary, languages: Sequence[str], heading: dict[str, object]) -> None:
+    """Print for people."""
+    print(" · ".join(f"{name} {value}" for name, value in heading.items()))
+    for number, batch in enumerate(batches):
+        predicted = int(batch.labels.numel())
+        print(f"\nmicro-batch {number}: {batch.sequences:,} sequences, {batch.tokens:,} tokens, {predicted:,} predicted\n")
+        for sequence in show(batch, vocabulary.pieces, languages):
+            print("\n".join(lines(sequence)))
+
+
+def print_json(batches: Iterable[PackedBatch], vocabulary: Vocabulary, languages: Sequence[str], heading: dict[str, object]) -> None:
+    """Print for programs: one object."""
+    shown = [[sequence.as_json() for sequence in show(batch, vocabulary.pieces, languages)] for batch in batches]
+    print(json.dumps({**heading, "micro_batches": shown}, ensure_ascii=False, indent=1))
+
+
+if __name__ == "__main__":
+    main()

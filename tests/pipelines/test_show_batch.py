@@ -1,0 +1,124 @@
+"""`show_batch.py` as a user runs it, on a small run of generated text."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlm.corpora.documents import Document, SentencePair
+from xlm.corpora.store import write_documents, write_pairs
+from xlm.runs.stage import Stage
+from xlm.seeding import keyed_generator
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(name, *arguments):
+    """Run a pipeline's main with these arguments and return its exit code."""
+    before = sys.argv
+    sys.argv = [name, *map(str, arguments)]
+    try:
+        runpy.run_path(str(ROOT / "pipelines" / name), run_name="__main__")
+    except SystemExit as error:
+        return error.code
+    finally:
+        sys.argv = before
+    return 0
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    """Return the options that every call shares, with a vocabulary and shards behind them."""
+    root = tmp_path_factory.mktemp("run")
+    generator = keyed_generator("shown text")
+    words = ["".join(generator.choice(list("abcdefgh"), size=4)) for _ in range(60)]
+    texts = [" ".join(generator.choice(words, size=int(generator.integers(2, 12)))) for _ in range(300)]
+    with Stage(root / "corpus", "corpus", {"text": "made"}).write() as output:
+        for language in ("en", "de"):
+            documents = (Document(f"{language}{number}", text, language, "made", None) for number, text in enumerate(texts))
+            write_documents(output.folder, language, documents)
+        pairs = (SentencePair(str(number), text, text[::-1], "en", "de", "made") for number, text in enumerate(texts))
+        write_pairs(output.folder, "en_de", pairs)
+    (root / "spec.yaml").write_text("{size: 300, case_fold: true, max_characters: 20000}", encoding="utf-8")
+    settings = [f"vocabulary={root / 'spec.yaml'}", "phases.0.sequence_length=64", "phases.0.steps=20"]
+    settings += ["training.tokens_per_step=640", "training.micro_batch_tokens=320"]
+    shared = ["--recipe", ROOT / "pipelines" / "recipes" / "quickstart.yaml", "--run-dir", root]
+    shared += [part for setting in settings for part in ("--set", setting)]
+    assert call("build_vocab.py", *shared) == 0
+    assert call("build_shards.py", *shared) == 0
+    return shared
+
+
+@pytest.fixture
+def show(options, capsys):
+    def show(*arguments):
+        code = call("show_batch.py", *options, *arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return show
+
+
+def test_a_step_is_printed_for_people(show):
+    code, printed, _ = show("--step", 3)
+    assert code == 0
+    assert printed.startswith("step 3 · phase pretrain · step in phase 3 · rank 0 of 1\n")
+    for expected in (" · contrastive · en_de#", " · tlm · en_de#", "<s>", "→", "type 1"):
+        assert expected in printed
+
+
+def test_ranks_share_the_step_that_is_shown_without_them(show):
+    def sequences(*arguments):
+        code, printed, _ = show("--step", 5, "--json", *arguments)
+        assert code == 0
+        return [json.dumps(sequence) for batch in json.loads(printed)["micro_batches"] for sequence in batch]
+
+    whole = sequences()
+    ranks = [*sequences("--world-size", 2), *sequences("--world-size", 2, "--rank", 1)]
+    assert sorted(ranks) == sorted(whole)
+    assert len(whole) > 10
+
+
+def test_given_texts_are_printed(show):
+    code, printed, _ = show("--pair", "abcd efgh", "hgfe dcba", "--languages", "en", "de")
+    assert code == 0
+    assert "objective tlm" in printed
+    assert "  de " in printed
+    code, printed, _ = show("--text", "abcd efgh", "--languages", "en")
+    assert code == 0
+    assert "objective mlm · mask rate 0.15" in printed
+    code, printed, _ = show("--pair", "abcd", "dcba", "--languages", "en", "de", "--objective", "contrastive")
+    assert code == 0
+    assert "2 sequences" in printed
+    assert "→" not in printed
+
+
+def test_a_text_longer_than_a_row_says_so(show):
+    _, printed, _ = show("--text", "abcd " * 60, "--languages", "en")
+    assert "longer than a row" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--step", 20), "its steps are 0 to 19"),
+        (("--step", 1, "--rank", 2, "--world-size", 2), "there is no rank 2 among 2"),
+        (("--step", 1, "--world-size", 0), "--world-size 0"),
+        (("--pair", "a", "b", "--languages", "en"), "two --languages"),
+        (("--text", "a"), "--text needs --languages"),
+        (("--text", "a", "--languages", "en", "--objective", "tlm"), "cannot be shown as tlm"),
+    ],
+)
+def test_mistakes_end_in_a_sentence(show, arguments, sentence):
+    code, _, errors = show(*arguments)
+    assert code == 2
+    assert sentence in errors
+    assert "Traceback" not in errors
+
+
+def test_a_run_without_a_vocabulary_names_the_stage(tmp_path, capsys):
+    recipe = ROOT / "pipelines" / "recipes" / "quickstart.yaml"
+    assert call("show_batch.py", "--recipe", recipe, "--run-dir", tmp_path, "--text", "a", "--languages", "en") == 2
+    assert "'vocabulary' has not finished" in capsys.readouterr().err
