@@ -47,7 +47,8 @@ class IntentTask:
     """English train and dev, the test set of each language, and the training rows of each seed.
 
     ``unanswerable``: for each language its test sentences whose label English training data lacks, by
-    label; no classifier can name it, so they are left out of the score.
+    label; no classifier can name it, so they are left out of the score. ``unanswerable_dev``: the same of
+    English dev.
     """
 
     labels: tuple[str, ...]
@@ -55,6 +56,7 @@ class IntentTask:
     dev: Sentences
     tests: dict[str, Sentences]
     unanswerable: dict[str, dict[str, int]]
+    unanswerable_dev: dict[str, int]
     seeds: tuple[int, ...]
     subsets: tuple[NDArray[np.int64], ...]
 
@@ -72,7 +74,7 @@ def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int
     english = load_intents(folder, SOURCE_LANGUAGE)
     labels = tuple(sorted({sentence.label for sentence in english if sentence.split == "train"}))
     train, _ = _select(english, "train", labels)
-    dev, _ = _select(english, "dev", labels)
+    dev, unanswerable_dev = _select(english, "dev", labels)
     if not len(train) or not len(dev):
         raise UserError(
             f"English has {len(train)} training and {len(dev)} dev sentences; both are needed to train and to choose. "
@@ -90,7 +92,7 @@ def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int
                 file=folder,
             )
     subsets = tuple(training_subset(train.templates, train.labels, seed) for seed in seeds)
-    return IntentTask(labels, train, dev, tests, unanswerable, tuple(seeds), subsets)
+    return IntentTask(labels, train, dev, tests, unanswerable, unanswerable_dev, tuple(seeds), subsets)
 
 
 def training_subset(templates: Sequence[str], labels: NDArray[np.int64], seed: int, share: float = TRAINING_SHARE) -> NDArray[np.int64]:
