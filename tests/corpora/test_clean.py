@@ -63,8 +63,10 @@ def test_held_out_english_takes_all_its_translations_along(tmp_path):
     ]
     documents = [document("Turn on the lights in the kitchen and in the bedroom."), document("Whales are mammals.")]
     held_out = ["turn on the lights in the kitchen and in the bedroom", "mach hell"]
-    kept, texts, drops, _ = clean(tmp_path, pairs, documents, held_out)
-    assert kept == {"en_de": [("Turn on the radio", "Radio an")], "en_fr": []}
+    kept, texts, drops, counts = clean(tmp_path, pairs, documents, held_out)
+    assert kept == {"en_de": [("Turn on the radio", "Radio an")]}
+    assert counts.pairs == {"en_de": 1, "en_fr": 0}
+    assert counts.documents == {"en": 2, "de": 1, "fr": 0}
     assert texts == {"en": ["Whales are mammals.", "Turn on the radio"], "de": ["Radio an"]}
     assert drops.nested() == {
         "de": {"a": {"held out for evaluation": 2, "near-duplicate of held-out text": 1}},

@@ -68,18 +68,21 @@ def clean_corpus(
     counts = CorpusCounts()
     languages, names = document_languages(normalised), pair_names(normalised)
     sides: dict[str, dict[str, Document]] = {}
-    with Progress("clean", total=len(names) + len(languages), unit="files") as progress:
+    every_language = sorted({*languages, *(language for name in names for language in split_pair_name(name))})
+    with Progress("clean", total=len(names) + len(every_language), unit="files") as progress:
         codes = _HeldOutCodes(held_out)
         for name in names:
             kept = _clean_pairs(list(read_pairs(normalised, name)), codes, drops)
-            counts.pairs[name] = write_pairs(folder, name, kept)
+            # A corpus of nothing has no file, so that a stage after this one says that it is missing.
+            counts.pairs[name] = write_pairs(folder, name, kept) if kept else 0
             _collect_sides(kept, sides)
             progress.advance(note=name)
-        for language in sorted({*languages, *sides}):
+        for language in every_language:
             running = read_documents(normalised, language) if language in languages else iter(())
             documents = _clean_documents(running, sides.pop(language, {}), codes, drops)
             documents = _limited(documents, max_documents, language, seed, drops)
-            write_documents(folder, language, documents)
+            if documents:
+                write_documents(folder, language, documents)
             _count(documents, language, counts)
             progress.advance(note=language)
     return counts
@@ -108,20 +111,21 @@ class _HeldOutCodes:
 def _clean_pairs(pairs: list[SentencePair], codes: _HeldOutCodes, drops: DropCounts) -> list[SentencePair]:
     """Return the pairs of one pair corpus that are kept, in their order."""
     codes.learn(text for pair in pairs for text in (pair.source, pair.target))
-    first: dict[tuple[str, str, str], SentencePair] = {}
-    seen: Counter[tuple[str, str, str]] = Counter()
+    first: dict[tuple[str, str], SentencePair] = {}
+    seen: Counter[tuple[str, str]] = Counter()
     for pair in pairs:
         reason = codes.reason(pair.source) or codes.reason(pair.target)
         if reason is not None:
             drops.add(pair.target_language, pair.corpus, reason)
             continue
-        identity = (pair.key, fold(pair.source), fold(pair.target))
+        # The key is one side folded (the English one, where there is one), so the other side completes it.
+        identity = (pair.key, fold(pair.source if pair.target_language == "en" else pair.target))
         seen[identity] += 1
         if identity in first:
             drops.add(pair.target_language, pair.corpus, DUPLICATE)
         else:
             first[identity] = pair
-    by_key: dict[str, list[tuple[str, str, str]]] = {}
+    by_key: dict[str, list[tuple[str, str]]] = {}
     for identity in first:
         by_key.setdefault(identity[0], []).append(identity)
     for identities in by_key.values():
@@ -136,10 +140,10 @@ def _collect_sides(pairs: list[SentencePair], sides: dict[str, dict[str, Documen
     """Add both sides of each pair to the monolingual text of their languages, once by folded text."""
     for pair in pairs:
         for text, language in ((pair.source, pair.source_language), (pair.target, pair.target_language)):
-            key = folded_key(fold(text))
+            folded = fold(text)
             known = sides.setdefault(language, {})
-            if key not in known:
-                known[key] = Document(f"{pair.corpus}:{key}", text, language, pair.corpus)
+            if folded not in known:
+                known[folded] = Document(f"{pair.corpus}:{folded_key(folded)}", text, language, pair.corpus)
 
 
 def _clean_documents(documents: Iterator[Document], sides: dict[str, Document], codes: _HeldOutCodes, drops: DropCounts) -> list[Document]:
@@ -149,14 +153,14 @@ def _clean_documents(documents: Iterator[Document], sides: dict[str, Document], 
     kept: list[Document] = []
     seen: set[str] = set()
     for document in own:
-        key = folded_key(fold(document.text))
-        reason = codes.reason(document.text) or (DUPLICATE if key in seen else None)
+        folded = fold(document.text)
+        reason = codes.reason(document.text) or (DUPLICATE if folded in seen else None)
         if reason is not None:
             drops.add(document.language, document.corpus, reason)
             continue
-        seen.add(key)
+        seen.add(folded)
         kept.append(document)
-    kept += [document for key, document in sides.items() if key not in seen]
+    kept += [document for folded, document in sides.items() if folded not in seen]
     return kept
 
 

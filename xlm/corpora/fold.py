@@ -6,6 +6,7 @@ case-folding vocabulary could hardly tell apart are never on both sides of a tra
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
@@ -40,6 +41,8 @@ class _FoldTable(dict[int, str | None]):
 _TABLE = _FoldTable()
 
 
+# The English side of a catalogue comes back with every language, in the same order.
+@functools.lru_cache(maxsize=1 << 16)
 def fold(text: str) -> str:
     """Return ``text`` compatibility-composed (NFKC), case-folded, with runs of digits as one 0 and words one space apart."""
     if not text.isascii():
