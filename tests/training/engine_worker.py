@@ -1,6 +1,7 @@
 """One rank of a made-up training: argv is a JSON list of scenarios; rank 0 writes what each gave.
 
-A scenario: {"stage", "precision", "micro_steps", "steps", "poison" (step whose gradient is infinite)}.
+A scenario: {"stage", "precision", "micro_steps", "steps", "poison" (step whose gradient is infinite),
+"resume_after" (save a checkpoint after that many steps; go on from it with a fresh engine as well)}.
 """
 
 import json
@@ -13,11 +14,13 @@ from made_up_rows import LANGUAGES, MODEL, VOCABULARY, deal, make_rows
 
 from xlm.config.recipe import OptimizerSection, TrainingSection
 from xlm.model.pretraining import PretrainingModel
+from xlm.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, gather_numbers, join_group, leave_group
 from xlm.training.engine import TrainingEngine
 from xlm.training.objectives import PretrainingObjective, StepContext, count_pairs
 from xlm.training.statistics import LossStatistics
+from xlm.training.weights import ModelDescription
 
 WEIGHTS = {"mlm": 1.0, "tlm": 0.5, "contrastive": 0.7}
 TEMPERATURE = 0.2
@@ -56,10 +59,28 @@ def run_step(engine, process, scenario, step):
     return result
 
 
-def run_scenario(scenario, process):
+def run_scenario(scenario, process, folder):
     engine = make_engine(scenario, process)
+    told = run_steps(engine, process, scenario, 0, folder)
+    if "resume_after" in scenario:
+        fresh = make_engine(scenario, process)
+        start = load_checkpoint(fresh, latest_checkpoint(folder))["step"]
+        # Saving again right after loading has broken other set-ups.
+        save(fresh, process, start, folder)
+        told["resumed"] = run_steps(fresh, process, {**scenario, "resume_after": None}, start, folder)
+    return told
+
+
+def save(engine, process, step, folder):
+    about = ModelDescription(MODEL.model_dump(mode="json"), VOCABULARY, "voc", LANGUAGES, step, "-", "-")
+    return save_checkpoint(engine, folder, process, about, {"step": step}, 2)
+
+
+def run_steps(engine, process, scenario, start, folder):
     told = {"losses": [], "norms": [], "applied": []}
-    for step in range(scenario["steps"]):
+    for step in range(start, scenario["steps"]):
+        if scenario.get("resume_after") == step:
+            save(engine, process, step, folder)
         result = run_step(engine, process, scenario, step)
         told["losses"].append(engine.objective.statistics.take_window().loss)
         told["norms"].append(result.gradient_norm if result.applied else None)
@@ -73,7 +94,7 @@ def main():
     process = Process.from_environment()
     torch.set_num_threads(1)
     join_group(process, timeout_s=60)
-    results = [run_scenario(scenario, process) for scenario in scenarios]
+    results = [run_scenario(scenario, process, out.parent / f"train{number}") for number, scenario in enumerate(scenarios)]
     if process.is_main:
         out.write_text(json.dumps(results), encoding="utf-8")
     leave_group()

@@ -22,7 +22,9 @@ SPARSE = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "rows": FEW_ROWS, "
 BF16 = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "precision": "bf16"} for stage in (1, 2, 3)]
 POISON = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "poison": 1} for stage in (0, 1, 2, 3)]
 POISON += [{"stage": stage, "micro_steps": 1, "steps": STEPS, "poison": 1, "precision": "bf16"} for stage in (1, 2, 3)]
-SCENARIOS = [*PLAIN, *SPARSE, *BF16, *POISON]
+RESUME = [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2} for stage in (0, 1, 2, 3)]
+RESUME += [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2, "precision": "bf16"} for stage in (1, 2, 3)]
+SCENARIOS = [*PLAIN, *SPARSE, *BF16, *POISON, *RESUME]
 
 
 def name_of(scenario):
@@ -97,6 +99,15 @@ def test_a_step_that_is_not_finite_is_skipped_on_all_ranks(two_ranks, scenario):
         losses, _, weights = reference(poison=1)
         assert [found["losses"][0], found["losses"][2]] == pytest.approx(losses, rel=1e-5)
         assert_same_weights(found["weights"], weights, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("scenario", RESUME, ids=name_of)
+def test_a_checkpoint_goes_on_bit_for_bit(two_ranks, scenario):
+    found = two_ranks[name_of(scenario)]
+    resumed = found.pop("resumed")
+    assert resumed["losses"] == found["losses"][2:]
+    assert resumed["norms"] == found["norms"][2:]
+    assert resumed["weights"] == found["weights"]
 
 
 def test_one_rank_gives_the_loss_of_two(two_ranks, tmp_path):
