@@ -7,7 +7,7 @@ from xlm.batching.masking import Masker
 from xlm.batching.mlm import mlm_rows
 from xlm.batching.packed_batch import OBJECTIVE_CODE
 from xlm.batching.texts import Texts
-from xlm.seeding import keyed_generator
+from xlm.seeding import key_digest
 
 
 def pairs(pieces):
@@ -26,7 +26,7 @@ def test_rows_are_joined_and_positions_shifted(pieces):
         pieces=pieces,
         masker=Masker(pieces),
         mask_rate=0.3,
-        generators=[keyed_generator(5)],
+        keys=[key_digest(5)],
     )
     placed = PlacedRows(pairs(pieces), np.array([6, 9]), np.array([40, 50]), ("a", "b", "c", "d", "e", "f"))
     batch = collate([placed, PlacedRows(mlm, np.array([3]), np.array([44]), ("g",))])

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from xlm.batching.masking import Masker, predictions_in
-from xlm.seeding import keyed_generator
+from xlm.seeding import key_digest
 
 
-def mask_one(masker, ids, rate, generator):
-    return masker.mask(ids, np.array([ids.size]), rate, [generator])
+def mask_one(masker, ids, rate, key):
+    return masker.mask(ids, np.array([ids.size]), rate, [key])
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_labels_are_what_was_there_and_nothing_else_changes(ids, rate, key):
     pieces = SimpleNamespace(size=300, special_ids=(0, 1, 2, 3, 4), bos_id=2, eos_id=3, mask_id=4)
     ids = np.array(ids)
     before = ids.copy()
-    masked = mask_one(Masker(pieces), ids, rate, keyed_generator(key))
+    masked = mask_one(Masker(pieces), ids, rate, key_digest(key))
     assert np.array_equal(ids, before)
     assert masked.positions.size == masked.labels.size == predictions_in(int((ids > 4).sum()), rate)
     assert (np.diff(masked.positions) > 0).all()
@@ -43,10 +43,10 @@ def test_labels_are_what_was_there_and_nothing_else_changes(ids, rate, key):
 def test_a_mask_depends_on_its_key_alone(pieces):
     ids = np.arange(5, 69)
     masker = Masker(pieces)
-    first = mask_one(masker, ids, 0.15, keyed_generator("row", 1))
-    mask_one(masker, ids, 0.5, keyed_generator("row", 2))
-    again = mask_one(Masker(pieces), ids, 0.15, keyed_generator("row", 1))
-    other = mask_one(masker, ids, 0.15, keyed_generator("row", 2))
+    first = mask_one(masker, ids, 0.15, key_digest("row", 1))
+    mask_one(masker, ids, 0.5, key_digest("row", 2))
+    again = mask_one(Masker(pieces), ids, 0.15, key_digest("row", 1))
+    other = mask_one(masker, ids, 0.15, key_digest("row", 2))
     assert np.array_equal(first.input_ids, again.input_ids)
     assert np.array_equal(first.positions, again.positions)
     assert not np.array_equal(first.positions, other.positions)
@@ -56,8 +56,8 @@ def test_rows_masked_together_are_as_masked_alone(pieces):
     masker = Masker(pieces)
     rows = [np.arange(10, 30), np.array([2, 1, 3]), np.arange(200, 207), np.array([2, 9, 3])]
     lengths = np.array([row.size for row in rows])
-    together = masker.mask(np.concatenate(rows), lengths, 0.3, [keyed_generator("row", number) for number in range(4)])
-    alone = [mask_one(masker, row, 0.3, keyed_generator("row", number)) for number, row in enumerate(rows)]
+    together = masker.mask(np.concatenate(rows), lengths, 0.3, [key_digest("row", number) for number in range(4)])
+    alone = [mask_one(masker, row, 0.3, key_digest("row", number)) for number, row in enumerate(rows)]
     starts = np.cumsum(lengths) - lengths
     assert np.array_equal(together.input_ids, np.concatenate([masked.input_ids for masked in alone]))
     assert np.array_equal(together.labels, np.concatenate([masked.labels for masked in alone]))
@@ -68,7 +68,7 @@ def test_rows_masked_together_are_as_masked_alone(pieces):
 
 def test_masks_are_fixed_for_good(pieces):
     # A change here changes what every run that is to be resumed has seen.
-    masked = mask_one(Masker(pieces), np.arange(100, 120), 0.3, keyed_generator("golden"))
+    masked = mask_one(Masker(pieces), np.arange(100, 120), 0.3, key_digest("golden"))
     assert masked.positions.tolist() == [0, 2, 4, 7, 13, 15]
     assert masked.input_ids[masked.positions].tolist() == [4, 4, 4, 289, 4, 4]
 
@@ -78,7 +78,7 @@ def many():
     """Forty thousand predictions on rows of one piece, so that random pieces show."""
     pieces = SimpleNamespace(size=60, special_ids=(0, 1, 2, 3, 4), bos_id=2, eos_id=3, mask_id=4)
     masker, ids = Masker(pieces), np.full(100, 7)
-    return [mask_one(masker, ids, 0.2, keyed_generator("many", row)) for row in range(2000)]
+    return [mask_one(masker, ids, 0.2, key_digest("many", row)) for row in range(2000)]
 
 
 # The keys are fixed, so these pass or fail for good; the level says how likely a right masker was to fail

@@ -3,7 +3,7 @@ import numpy as np
 from xlm.batching.masking import Masker
 from xlm.batching.mlm import mlm_rows
 from xlm.batching.texts import Texts
-from xlm.seeding import keyed_generator
+from xlm.seeding import key_digest
 
 
 def test_the_layout_by_hand(pieces):
@@ -15,7 +15,7 @@ def test_the_layout_by_hand(pieces):
         pieces=pieces,
         masker=Masker(pieces),
         mask_rate=0.5,
-        generators=[keyed_generator(1), keyed_generator(2)],
+        keys=[key_digest(1), key_digest(2)],
     )
     original = rows.input_ids.copy()
     original[rows.predict_positions] = rows.labels
@@ -39,7 +39,7 @@ def test_a_row_of_unknown_pieces_predicts_nothing(pieces):
         pieces=pieces,
         masker=Masker(pieces),
         mask_rate=0.5,
-        generators=[keyed_generator(1)],
+        keys=[key_digest(1)],
     )
     assert rows.input_ids.tolist() == [2, 1, 1, 3]
     assert rows.labels.size == 0

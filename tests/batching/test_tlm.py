@@ -3,7 +3,7 @@ import numpy as np
 from xlm.batching.masking import Masker
 from xlm.batching.texts import Texts
 from xlm.batching.tlm import tlm_rows
-from xlm.seeding import keyed_generator
+from xlm.seeding import key_digest
 
 
 def build(pieces, pairs, key=1, rate=0.5):
@@ -16,7 +16,7 @@ def build(pieces, pairs, key=1, rate=0.5):
         pieces=pieces,
         masker=Masker(pieces),
         mask_rate=rate,
-        generators=[keyed_generator(key)],
+        keys=[key_digest(key)],
     )
 
 

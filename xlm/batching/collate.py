@@ -61,6 +61,4 @@ def _joined(arrays: Sequence[Ids]) -> Ids:
 
 
 def _tensor(arrays: Sequence[Ids]) -> Tensor:
-    joined = _joined(arrays)
-    # A tensor must not share an array that others hold.
-    return torch.from_numpy(joined if len(arrays) > 1 else joined.copy())
+    return torch.from_numpy(_joined(arrays))

@@ -20,7 +20,7 @@ from xlm.batching.tlm import tlm_rows
 from xlm.codeswitch.tags import Run, tag_by_script
 from xlm.config.recipe import Objective
 from xlm.errors import UserError
-from xlm.seeding import keyed_generator
+from xlm.seeding import key_digest
 from xlm.vocab.vocabulary import Vocabulary
 
 _ONE = np.ones(1, dtype=np.int64)
@@ -47,7 +47,7 @@ def given_pair(vocabulary: Vocabulary, pair: tuple[str, str], objective: Objecti
             pieces=vocabulary,
             masker=Masker(vocabulary),
             mask_rate=mask_rate,
-            generators=[keyed_generator("given pair", seed, *pair)],
+            keys=[key_digest("given pair", seed, *pair)],
         )
     )
 
@@ -72,7 +72,7 @@ def given_text(
         pieces=vocabulary,
         masker=Masker(vocabulary),
         mask_rate=mask_rate,
-        generators=[keyed_generator("given text", seed, text)],
+        keys=[key_digest("given text", seed, text)],
     )
     tags = _token_languages(tag_by_script(text, languages), offsets, languages[0])
     named = tuple(dict.fromkeys([*languages, *tags]))

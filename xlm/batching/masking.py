@@ -6,8 +6,8 @@ are masked at the same rate as long ones. A selected position becomes ``<mask>``
 random piece with .1 and stays with .1. Random pieces are uniform over the whole vocabulary without its
 special pieces.
 
-A row's decisions come from its own keyed generator, so they are the same on any rank and after any
-history. Raw words of the generator are used, because a library's own sampling may change between versions.
+A row's decisions come from its own key, so they are the same on any rank and after any history. Raw words
+of a generator are used, because a library's own sampling may change between versions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from xlm.batching.keyed_words import KeyedWords
 from xlm.batching.packed_rows import NO_IDS, Ids, PieceIds
 
 MASKED_SHARE = 0.8
@@ -52,20 +53,21 @@ class Masker:
         self._is_text[list(pieces.special_ids)] = False
         self._text_ids: Ids = np.flatnonzero(self._is_text)
 
-    def mask(self, ids: Ids, row_lengths: Ids, rate: float, generators: Sequence[np.random.Generator]) -> Masked:
-        """Mask rows that lie end to end in ``ids`` [T]; ``row_lengths`` is [R], and each row has its generator.
+    def mask(self, ids: Ids, row_lengths: Ids, rate: float, keys: Sequence[bytes]) -> Masked:
+        """Mask rows that lie end to end in ``ids`` [T]; ``row_lengths`` is [R], and each row has its key [R].
 
         ``ids`` stay as they are.
         """
         maskable = np.flatnonzero(self._is_text[ids])
         bounds = np.searchsorted(maskable, np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(row_lengths)])).tolist()
+        source = KeyedWords()
         chosen: list[Ids] = []
         words: list[NDArray[np.uint64]] = []  # two a prediction: all of a row's fates, then all of its pieces
-        for first, last, generator in zip(bounds[:-1], bounds[1:], generators, strict=True):
+        for first, last, key in zip(bounds[:-1], bounds[1:], keys, strict=True):
             count = predictions_in(last - first, rate)
             if not count:
                 continue
-            drawn = generator.bit_generator.random_raw(last - first + 2 * count)
+            drawn = source.draw(key, last - first + 2 * count)
             # The places of the `count` smallest of independent words are a uniform choice.
             places = np.argpartition(drawn[: last - first], count - 1)[:count]
             places.sort()

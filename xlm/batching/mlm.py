@@ -19,16 +19,16 @@ def mlm_rows(
     pieces: PieceIds,
     masker: Masker,
     mask_rate: float,
-    generators: Sequence[np.random.Generator],
+    keys: Sequence[bytes],
 ) -> PackedRows:
-    """Lay out rows of ``segments`` [S] in ``languages`` [S] (ids) and mask each row by its generator [R]; token types are 0."""
+    """Lay out rows of ``segments`` [S] in ``languages`` [S] (ids) and mask each row by its key [R]; token types are 0."""
     lengths = segments.lengths + 2
     starts = starts_of(lengths)
     ids = np.empty(int(lengths.sum()), dtype=np.int64)
     ids[starts] = pieces.bos_id
     ids[starts + lengths - 1] = pieces.eos_id
     segments.copy_to(ids, starts + 1)
-    masked = masker.mask(ids, sums_by_row(lengths, segments_per_row), mask_rate, generators)
+    masked = masker.mask(ids, sums_by_row(lengths, segments_per_row), mask_rate, keys)
     return PackedRows(
         objective="mlm",
         input_ids=masked.input_ids,

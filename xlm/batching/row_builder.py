@@ -19,7 +19,7 @@ from xlm.batching.packed_rows import Ids, PackedRows, PieceIds
 from xlm.batching.row_reader import RowReader, RowTexts
 from xlm.batching.tlm import tlm_rows
 from xlm.mixing.data_plan import RowRef
-from xlm.seeding import key_int64, keyed_generator
+from xlm.seeding import key_digest, key_int64
 from xlm.shards.reader import ShardSet
 
 
@@ -68,7 +68,7 @@ class RowBuilder:
         if first.objective == "contrastive":
             sources, targets = texts.sides
             return contrastive_rows(sources, targets, texts.segments_per_row, languages, self._pair_keys(texts), pieces=self._pieces)
-        generators = [self._generator(ref) for ref in texts.refs]
+        keys = [self._key(ref) for ref in texts.refs]
         if first.objective == "tlm":
             sources, targets = texts.sides
             return tlm_rows(
@@ -79,7 +79,7 @@ class RowBuilder:
                 pieces=self._pieces,
                 masker=self._masker,
                 mask_rate=first.mask_rate,
-                generators=generators,
+                keys=keys,
             )
         return mlm_rows(
             texts.sides[0],
@@ -88,11 +88,11 @@ class RowBuilder:
             pieces=self._pieces,
             masker=self._masker,
             mask_rate=first.mask_rate,
-            generators=generators,
+            keys=keys,
         )
 
-    def _generator(self, ref: RowRef) -> np.random.Generator:
-        return keyed_generator("row", self._seed, ref.corpus, ref.objective, ref.sequence_length, ref.epoch, ref.row)
+    def _key(self, ref: RowRef) -> bytes:
+        return key_digest("row", self._seed, ref.corpus, ref.objective, ref.sequence_length, ref.epoch, ref.row)
 
     def _pair_keys(self, texts: RowTexts) -> Ids:
         return np.array([pair_key_id(key) for key in self._reader.names(texts)], dtype=np.int64)

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlm.batching.keyed_words import KeyedWords
 from xlm.batching.masking import Masker
 from xlm.batching.packed_rows import Ids, PackedRows, PieceIds, positions_within, starts_of, sums_by_row
 from xlm.batching.texts import Texts
 
 _HALF = np.uint64(1 << 63)
+_DIRECTION_STREAM = 1  # of a row's key; masks come from stream 0
 
 
 def tlm_rows(
@@ -27,13 +29,15 @@ def tlm_rows(
     pieces: PieceIds,
     masker: Masker,
     mask_rate: float,
-    generators: Sequence[np.random.Generator],
+    keys: Sequence[bytes],
 ) -> PackedRows:
-    """Lay out rows of pairs, and mask each row in one draw over both sides by its generator [R].
+    """Lay out rows of pairs, and mask each row in one draw over both sides by its key [R].
 
     ``sources`` and ``targets`` are [S] texts, ``languages`` the ids of both sides, [S, 2].
     """
-    words = [generator.bit_generator.random_raw(count) for generator, count in zip(generators, pairs_per_row.tolist(), strict=True)]
+    source = KeyedWords()
+    counts = pairs_per_row.tolist()
+    words = [source.draw(key, count, stream=_DIRECTION_STREAM) for key, count in zip(keys, counts, strict=True)]
     target_first = np.concatenate(words) >= _HALF
     first_lengths = np.where(target_first, targets.lengths, sources.lengths)
     lengths = sources.lengths + targets.lengths + 3
@@ -45,7 +49,7 @@ def tlm_rows(
     ids[starts + lengths - 1] = pieces.eos_id
     sources.copy_to(ids, np.where(target_first, middles, starts) + 1)
     targets.copy_to(ids, np.where(target_first, starts, middles) + 1)
-    masked = masker.mask(ids, sums_by_row(lengths, pairs_per_row), mask_rate, generators)
+    masked = masker.mask(ids, sums_by_row(lengths, pairs_per_row), mask_rate, keys)
     # [2 S]: first side and second side of every pair in turn.
     side_lengths = np.stack([first_lengths + 2, lengths - first_lengths - 2], axis=1).ravel()
     side_types = np.zeros((lengths.size, 2), dtype=np.int64)
