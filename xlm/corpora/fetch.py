@@ -47,7 +47,7 @@ def fetch_wheel(source: WheelSource, cache: Path) -> Path:
             found = sorted(Path(temporary).glob("*.whl"))
             if len(found) != 1:
                 raise UserError(f"pip downloaded {len(found)} wheels for {source.name}=={source.version} where one was expected.")
-            _check(source, found[0], f"the wheel that pip downloaded for {source.name}=={source.version}")
+            _check(source, found[0], f"the wheel that pip downloaded for {source.name}=={source.version}", shown=None)
             return found[0].replace(folder / found[0].name)
     except OSError as error:
         raise UserError(f"the cache folder cannot be written ({error.strerror}); set XLM_CACHE to another folder.", file=folder) from None
@@ -59,18 +59,18 @@ def _cached(source: WheelSource, folder: Path) -> Path | None:
     for path in sorted(folder.glob("*.whl")):
         parts = path.name.split("-")
         if len(parts) >= 5 and re.sub(r"[-_.]+", "_", parts[0]).lower() == stem and parts[1] == source.version:
-            _check(source, path, "this cached wheel")
+            _check(source, path, "this cached wheel", shown=path)
             return path
     return None
 
 
-def _check(source: WheelSource, path: Path, what: str) -> None:
+def _check(source: WheelSource, path: Path, what: str, shown: Path | None) -> None:
     found = file_sha256(path)
     if found != source.sha256:
         raise UserError(
             f"{what} has SHA-256 {found}, but the manifest declares {source.sha256} for source '{source.name}'; "
             "it is not the declared file: remove it if it is in the cache, or correct the manifest.",
-            file=path.name if path.parent.name.startswith(".fetching-") else path,
+            file=shown,
         )
 
 

@@ -10,7 +10,7 @@ Nature = Literal["catalogue", "running"]
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """A text in one language; ``id`` is unique within its source, ``sentences`` says that it is prose with several."""
+    """A text in one language; ``id`` is unique within its source; running text keeps its markup and gets sentence starts."""
 
     id: str
     text: str
