@@ -1,5 +1,7 @@
 """Chunked cross-entropy against torch's own over all logits."""
 
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -89,19 +91,29 @@ def test_frozen_table_and_evaluation():
         torch.testing.assert_close(chunked_cross_entropy(hidden, weight, bias, labels), plain(hidden, weight, bias, labels))
 
 
+def test_a_label_that_is_all_but_impossible_has_a_finite_loss():
+    hidden = torch.tensor([[1.0]], requires_grad=True)
+    weight = torch.tensor([[0.0], [500.0]], requires_grad=True)
+    losses = chunked_cross_entropy(hidden, weight, torch.zeros(2, requires_grad=True), torch.tensor([0]))
+    torch.testing.assert_close(losses, torch.tensor([500.0]))
+
+
 def test_never_holds_all_logits(monkeypatch):
-    """The largest tensor made on the way is a chunk, not [positions, vocabulary]."""
+    """Logits are made chunk by chunk, and none outlives its chunk."""
     small_chunks(monkeypatch)
-    largest = 0
-    original = cross_entropy._log_probabilities
+    sizes, alive = [], []
+    original = cross_entropy._losses_and_gradient
 
-    def watched(hidden, table, bias):
-        nonlocal largest
-        logits = original(hidden, table, bias)
-        largest = max(largest, logits.numel())
-        return logits
+    def watched(*arguments):
+        losses, d_logits = original(*arguments)
+        sizes.append(d_logits.numel())
+        alive.append(weakref.ref(d_logits))
+        return losses, d_logits
 
-    monkeypatch.setattr(cross_entropy, "_log_probabilities", watched)
+    monkeypatch.setattr(cross_entropy, "_losses_and_gradient", watched)
     hidden, weight, bias, labels = inputs(50, 100)
-    chunked_cross_entropy(hidden, weight, bias, labels).sum().backward()
-    assert largest == 7 * 100
+    losses = chunked_cross_entropy(hidden, weight, bias, labels)
+    assert max(sizes) == 7 * 100
+    assert sum(sizes) == 50 * 100
+    assert all(reference() is None for reference in alive)
+    losses.sum().backward()

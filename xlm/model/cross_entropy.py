@@ -17,8 +17,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Logits a chunk holds (64 MiB in fp32), but never so few positions that reading the table dominates.
-CHUNK_LOGITS = 1 << 24
+# Logits a chunk holds (16 MiB in fp32), but never so few positions that reading the table dominates.
+CHUNK_LOGITS = 1 << 22
 MIN_CHUNK_POSITIONS = 128
 
 
@@ -40,10 +40,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             d_hidden = torch.empty_like(hidden) if needed else None
             sums = _TableGradient(weight, bias) if needed else None
             for rows in _chunks(len(labels), len(table)):
-                log_probabilities = _log_probabilities(hidden[rows], table, bias)
-                losses[rows] = -log_probabilities.gather(1, labels[rows, None]).squeeze(1)
+                losses[rows], d_logits = _losses_and_gradient(hidden[rows], table, bias, labels[rows])
                 if d_hidden is not None and sums is not None:
-                    d_logits = _logit_gradient(log_probabilities, labels[rows]).to(hidden.dtype)
                     torch.mm(d_logits, table, out=d_hidden[rows])
                     sums.add(d_logits, hidden[rows])
         if d_hidden is not None and sums is not None:
@@ -78,7 +76,7 @@ class _TableGradient:
             self.weight.addmm_(d_logits.t(), hidden)
         else:
             self.weight.add_(d_logits.t() @ hidden)
-        self.bias.add_(d_logits.sum(0, dtype=torch.float32))
+        self.bias.add_((d_logits.new_ones(1, len(d_logits)) @ d_logits).squeeze(0))
 
     def scale(self, factor: Tensor) -> None:
         self.weight.mul_(factor)
@@ -89,20 +87,23 @@ def _weighted_table_gradient(hidden: Tensor, weight: Tensor, bias: Tensor, label
     table = weight.to(hidden.dtype)
     sums = _TableGradient(weight, bias)
     for rows in _chunks(len(labels), len(table)):
-        d_logits = _logit_gradient(_log_probabilities(hidden[rows], table, bias), labels[rows])
-        sums.add((d_logits * gradient[rows, None]).to(hidden.dtype), hidden[rows])
+        _, d_logits = _losses_and_gradient(hidden[rows], table, bias, labels[rows])
+        sums.add(d_logits.mul_(gradient[rows, None]), hidden[rows])
     return sums
 
 
-def _log_probabilities(hidden: Tensor, table: Tensor, bias: Tensor) -> Tensor:
-    return torch.log_softmax(F.linear(hidden, table, bias.to(hidden.dtype)), dim=-1, dtype=torch.float32)
+def _losses_and_gradient(hidden: Tensor, table: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the losses of a chunk, fp32 [p], and softmax - onehot(label), [p, V] in the type of ``hidden``.
 
-
-def _logit_gradient(log_probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Return softmax - onehot(label), in the memory of ``log_probabilities``."""
-    probabilities = log_probabilities.exp_()
-    probabilities.scatter_add_(1, labels[:, None], probabilities.new_full((len(labels), 1), -1.0))
-    return probabilities
+    The logarithm is taken of the largest probability, which is at least 1 / V, never of a vanishing one:
+    loss = (largest logit - label's logit) - log(largest probability).
+    """
+    logits = F.linear(hidden, table, bias.to(hidden.dtype))
+    below_largest = logits.amax(1).float() - logits.gather(1, labels[:, None]).squeeze(1).float()
+    # In place: memory of this size comes fresh from the system, and touching it first costs more than the softmax.
+    probabilities = torch.softmax(logits, dim=1, out=logits)
+    losses = below_largest - probabilities.amax(1).float().log()
+    return losses, probabilities.scatter_add_(1, labels[:, None], probabilities.new_full((len(labels), 1), -1.0))
 
 
 def _chunks(positions: int, vocabulary: int) -> Iterator[slice]:
