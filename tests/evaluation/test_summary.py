@@ -10,6 +10,7 @@ from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.evaluation.summary import STAGES, join_scores, package_versions, read_json, stage_records
 from xlm.runs.folder import RunFolder
+from xlm.runs.stage import write_json
 
 REQUIRED = (
     "intents.probe",
@@ -62,6 +63,20 @@ def test_missing_scores_are_refused_where_the_recipe_declares_tasks(recipe: Reci
     without = join_scores(recipe.model_copy(update={"tasks": None}), finished_run)
     assert without["tasks"]["intents"] is None
     assert "intents.probe" not in without["summary"]
+
+
+@pytest.mark.parametrize(("found", "fits"), [("stage", True), ("content", True), ("another", False)])
+def test_stages_that_do_not_belong_together_are_refused(recipe: Recipe, finished_run: RunFolder, found: str, fits: bool) -> None:
+    vocabulary = json.loads((finished_run.vocabulary / "stage.json").read_text(encoding="utf-8"))
+    write_json(finished_run.vocabulary / "stage.json", vocabulary | {"summary": {"fingerprint": "content"}})
+    shards = json.loads((finished_run.shards / "stage.json").read_text(encoding="utf-8"))
+    given = vocabulary["fingerprint"] if found == "stage" else found
+    write_json(finished_run.shards / "stage.json", shards | {"inputs": {"vocabulary": given}})
+    if fits:
+        join_scores(recipe, finished_run)
+    else:
+        with pytest.raises(UserError, match="'shards' was made from another 'vocabulary'"):
+            join_scores(recipe, finished_run)
 
 
 @pytest.mark.parametrize("text", ["{", "[1, 2]"])

@@ -52,15 +52,31 @@ def stage_records(run: RunFolder) -> dict[str, StageRecord]:
     return records
 
 
+def check_lineage(records: Mapping[str, StageRecord], run: Path) -> None:
+    """Raise UserError where a stage was made from another version of a stage than the one at hand.
+
+    An input with a stage's name holds that stage's fingerprint, or the one its summary states for its content.
+    """
+    for name, record in records.items():
+        for source, found in record.inputs.items():
+            if source in records and found not in (records[source].fingerprint, records[source].summary.get("fingerprint")):
+                raise UserError(
+                    f"'{name}' was made from another '{source}' than the one in this run folder, so its numbers do not belong "
+                    "together; run pipelines/quickstart.py with the same options, which makes anew what is out of date.",
+                    file=run,
+                )
+
+
 def join_scores(recipe: Recipe, run: RunFolder) -> dict[str, Any]:
     """Join the scores of a run with its costs, fingerprints, versions and machine.
 
-    Raises UserError where the run has not been trained, or where the recipe declares tasks and a score
-    file is missing.
+    Raises UserError where the run has not been trained, where its stages do not belong together, or where
+    the recipe declares tasks and a score file is missing.
     """
     records = stage_records(run)
     if "train" not in records:
         raise UserError("this run has no finished training; run pipelines/pretrain.py (or pipelines/quickstart.py) first.", file=run.root)
+    check_lineage(records, run.root)
     wanted = recipe.tasks is not None
     zero_shot = read_json(run.zero_shot / SCORES, required=wanted)
     code_switching = read_json(run.code_switching / SCORES, required=wanted)
