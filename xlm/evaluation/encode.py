@@ -16,7 +16,7 @@ from xlm.model.pooling import mean_pool
 from xlm.vocab.vocabulary import Vocabulary
 
 FINAL_LAYER = (-1,)
-TOKENS_PER_BATCH = 8192
+TOKENS_PER_BATCH = 4096
 
 Vectors = NDArray[np.float32]
 

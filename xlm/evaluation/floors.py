@@ -22,7 +22,7 @@ from xlm.evaluation.packing import TokenisedTexts
 from xlm.evaluation.probe import Labels, LinearClassifier, fit_linear
 
 # Rows of tf-idf have length 1, unlike standardised features, so that their penalties are smaller.
-CHARACTER_PENALTIES = (1.0, 0.1, 0.01)
+CHARACTER_PENALTIES = (0.1, 0.01, 0.001)
 CHARACTER_NGRAMS = (1, 5)
 
 

@@ -16,6 +16,7 @@ from xlm.evaluation.finetune import Finetuned, FinetuneSettings, LabelledTexts, 
 from xlm.evaluation.floors import CharacterClassifier, bag_of_embeddings, choose_character_classifiers, majority_label
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask
 from xlm.evaluation.packing import TokenisedTexts, tokenise
+from xlm.evaluation.percent import rounded
 from xlm.evaluation.probe import Probe, choose_probes
 from xlm.evaluation.trained_encoder import TrainedEncoder
 from xlm.model.encoder import Encoder
@@ -167,7 +168,7 @@ def chance_system(task: IntentTask) -> System:
     label = majority_label(task.train.labels)
     predictions = {language: np.full((1, len(test)), label, dtype=np.int64) for language, test in task.tests.items()}
     dev_accuracy = 100.0 * float(np.mean(task.dev.labels == label))
-    return System(CHANCE, predictions, dev_accuracy, {"label": task.labels[label], "uniform_accuracy": 100.0 / len(task.labels)})
+    return System(CHANCE, predictions, dev_accuracy, {"label": task.labels[label], "uniform_accuracy": rounded(100.0 / len(task.labels))})
 
 
 def layer_name(layer: int) -> str:

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+from xlm.config.model import ModelConfig
+from xlm.config.recipe import EvaluationSection
+from xlm.evaluation.intent_systems import (
+    System,
+    bag_features,
+    chance_system,
+    character_system,
+    encoder_features,
+    finetuned_system,
+    layer_name,
+    probe_system,
+)
+from xlm.evaluation.intent_task import IntentTask, Sentences, training_subset
+from xlm.evaluation.packing import tokenise
+from xlm.evaluation.trained_encoder import TrainedEncoder, random_twin
+from xlm.model.encoder import Encoder
+from xlm.vocab.spec import VocabularySpec
+from xlm.vocab.train import train_vocabulary
+
+ENGLISH = (
+    ["turn on the light", "lights on", "light please", "more light"],
+    ["open the door", "door open now", "unlock the door", "the door"],
+)
+LIGHT, DOOR = ("light", "lights", "licht"), ("door", "tür")
+GERMAN = (["licht", "licht licht"], ["tür", "tür tür"])
+
+
+def sentences(groups, repeat=1):
+    texts = [text for group in groups for text in group] * repeat
+    labels = np.array([label for label, group in enumerate(groups) for _ in group] * repeat)
+    return Sentences(tuple(map(str, range(len(texts)))), tuple(texts), labels, tuple(texts))
+
+
+@pytest.fixture(scope="module")
+def task():
+    train = sentences(ENGLISH, 4)
+    tests = {"en": sentences(ENGLISH), "de": sentences(GERMAN)}
+    subsets = tuple(training_subset(train.templates, train.labels, seed) for seed in (1, 2))
+    return IntentTask(("light", "door"), train, sentences(ENGLISH), tests, {"en": {}, "de": {}}, {}, (1, 2), subsets)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    vocabulary = train_vocabulary([*ENGLISH[0], *ENGLISH[1], *GERMAN[0], *GERMAN[1]] * 5, VocabularySpec(size=310, threads=1))
+    config = ModelConfig(width=16, layers=2, heads=2, feed_forward=32, max_positions=32, initializer_range=0.3)
+    return TrainedEncoder(Encoder(config, vocabulary.size, 1), vocabulary, config, ("en", "de"), 1, None, "fp32")
+
+
+def translated(trained):
+    """A table in which pieces of words of one label, English or German, point one way; shared pieces point nowhere."""
+    table = np.zeros((trained.vocabulary.size, 2), dtype=np.float32)
+    pieces = [set(np.concatenate([trained.vocabulary.encode(word) for word in words]).tolist()) for words in (LIGHT, DOOR)]
+    for label, own in enumerate((pieces[0] - pieces[1], pieces[1] - pieces[0])):
+        table[sorted(own)] += np.eye(2, dtype=np.float32)[label]
+    return table
+
+
+def test_features_cover_every_set_and_layer(trained, task):
+    features = encoder_features(trained, trained.encoder, task, (0, -1))
+    assert features.train.shape == (2, 32, 16)
+    assert features.dev.shape == (2, 8, 16)
+    assert {language: vectors.shape for language, vectors in features.tests.items()} == {"en": (2, 8, 16), "de": (2, 4, 16)}
+
+
+def test_probe_transfers_where_the_vectors_are_aligned(trained, task):
+    features = bag_features(trained, translated(trained), task)
+    system, probes, row = probe_system("bag", task, [features] * 2, (-1,), (1.0,))
+    assert (system.predictions["de"] == task.tests["de"].labels).mean() == 1.0
+    assert system.predictions["de"].shape == (2, 4)
+    assert system.dev_accuracy == 100.0
+    assert system.choices == {"penalty": 1.0, "layer": "final"}
+    assert (row, len(probes)) == (0, 2)
+
+
+def test_each_seed_may_have_its_own_encoder(trained, task):
+    sets = [encoder_features(trained, random_twin(trained, seed), task, (-1,)) for seed in (1, 2)]
+    both, _, _ = probe_system("random_encoder", task, sets, (-1,), (1.0,))
+    second, _, _ = probe_system("random_encoder", task, [sets[1]] * 2, (-1,), (1.0,))
+    assert (both.predictions["de"][1] == second.predictions["de"][1]).all()
+    assert not np.array_equal(sets[0].train, sets[1].train)
+
+
+def test_finetuning_labels_every_language(trained, task):
+    evaluation = EvaluationSection(finetune_epochs=3, finetune_batch_size=8, finetune_learning_rates=(3e-3,))
+    epochs = []
+    system, runs = finetuned_system(trained, task, evaluation, lambda: epochs.append(1))
+    assert {language: rows.shape for language, rows in system.predictions.items()} == {"en": (2, 8), "de": (2, 4)}
+    assert (system.predictions["en"] == task.tests["en"].labels).mean() > 0.7
+    assert system.choices["learning_rate"] == 3e-3
+    assert set(system.choices["epochs"]) == {"1", "2"}
+    assert len(epochs) == 6
+    assert len(runs) == 2
+
+
+def test_character_floor_knows_english_only(task):
+    system, classifiers = character_system(task)
+    assert (system.predictions["en"] == task.tests["en"].labels).mean() == 1.0
+    assert len(classifiers) == 2
+
+
+def test_chance_is_one_label(task):
+    system = chance_system(task)
+    assert system.predictions["de"].shape == (1, 4)
+    assert len(set(system.predictions["de"][0])) == 1
+    assert system.choices["uniform_accuracy"] == 50.0
+
+
+def test_collapsed_seeds_are_found():
+    system = System("probe", {"de": np.array([[0, 1] * 20, [1] * 40])})
+    assert system.collapsed_seeds("de") == [1]
+
+
+def test_layers_have_names():
+    assert (layer_name(-1), layer_name(0)) == ("final", "0")
+
+
+def test_tokens_are_those_of_the_vocabulary(trained, task):
+    table = translated(trained)
+    features = bag_features(trained, table, task)
+    first = tokenise(trained.vocabulary, task.tests["de"].texts[:1], 32).sequences[0][1:-1]
+    np.testing.assert_allclose(features.tests["de"][0, 0], table[first].mean(axis=0), rtol=1e-6)
