@@ -55,11 +55,13 @@ def stage_records(run: RunFolder) -> dict[str, StageRecord]:
 def check_lineage(records: Mapping[str, StageRecord], run: Path) -> None:
     """Raise UserError where a stage was made from another version of a stage than the one at hand.
 
-    An input with a stage's name holds that stage's fingerprint, or the one its summary states for its content.
+    An input with another stage's name holds that stage's fingerprint, or the one its summary states for its content.
     """
     for name, record in records.items():
         for source, found in record.inputs.items():
-            if source in records and found not in (records[source].fingerprint, records[source].summary.get("fingerprint")):
+            if source == name or source not in records:
+                continue
+            if found not in (records[source].fingerprint, records[source].summary.get("fingerprint")):
                 raise UserError(
                     f"'{name}' was made from another '{source}' than the one in this run folder, so its numbers do not belong "
                     "together; run pipelines/quickstart.py with the same options, which makes anew what is out of date.",
