@@ -70,6 +70,36 @@ def test_no_row_is_repeated_or_dropped_within_an_epoch(make_recipe, make_index):
     assert max(order["de_sw", "contrastive", 64]) > 5
 
 
+def test_every_epoch_has_its_own_order(make_recipe, make_index):
+    plan = DataPlan(make_recipe([{"steps": 400}]), make_index(variants=1))
+    order = defaultdict(dict)
+    for step in range(plan.total_steps):
+        for ref in plan.rows(step):
+            if (ref.objective, ref.corpus) == ("tlm", "en_de"):
+                order[ref.epoch].setdefault(step, set()).add(ref.row)
+    # The rows of an epoch in the order of their steps, a step's rows in any order.
+    epochs = [[row for step in sorted(steps) for row in sorted(steps[step])] for _, steps in sorted(order.items())][:-1]
+    assert len(epochs) > 20
+    assert all(sorted(epoch) == list(range(41)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == len(epochs)
+    # Nor does a row keep its place: the first ones of the epochs are many.
+    assert len({epoch[0] for epoch in epochs}) > 8
+
+
+def test_the_data_order_is_fixed_for_good(make_recipe, make_index):
+    # A change here changes what every run that is to be resumed goes on with.
+    plan = DataPlan(make_recipe(PHASES), make_index())
+    shown = [f"{ref.objective} {ref.corpus} {ref.epoch}.{ref.variant} {ref.row}" for ref in plan.rows(100)[:6]]
+    assert shown == [
+        "contrastive en_de 14.0 38",
+        "tlm en_de 8.0 4",
+        "tlm en_de 8.0 3",
+        "tlm en_de 8.0 31",
+        "mlm en 0.0 75",
+        "tlm en_sw 14.0 0",
+    ]
+
+
 def test_cumulative_shares_hold_within_a_row(make_recipe, make_index):
     plan = DataPlan(make_recipe(), make_index())
     counts = Counter()
