@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from xlm.errors import USER_ERROR_EXIT_CODE, exits_cleanly
+from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly
 from xlm.evaluation.report_text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.processes import run_to_end
@@ -123,6 +123,8 @@ def main() -> None:
     parser.add_argument("--deepspeed_config", type=Path, default=config, metavar="FILE", help="ZeRO settings (default: zero2.json)")
     parser.add_argument("--ranks", type=int, default=None, metavar="N", help="pretraining processes (default: up to two)")
     invocation = parse_invocation(parser)
+    if invocation.arguments.ranks is not None and invocation.arguments.ranks < 1:
+        raise UserError(f"--ranks {invocation.arguments.ranks} was given; at least one process has to pretrain.")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     steps = planned_steps(invocation)

@@ -113,14 +113,23 @@ def test_a_stage_that_leaves_nothing_has_failed_whatever_it_returns(
     assert [name for name, _, _ in calls(tmp_path)][-1] == "pretrain"
 
 
-def test_a_wrong_recipe_stops_before_anything_runs(
-    staged: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("option", "value", "words"), [("--set", "model.wdth=64", "did you mean 'width'?"), ("--ranks", "0", "at least one")]
+)
+def test_a_wrong_option_stops_before_anything_runs(
+    staged: ModuleType,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    value: str,
+    words: str,
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--set", "model.wdth=64"])
+    monkeypatch.setattr(sys, "argv", [*sys.argv, option, value])
     with pytest.raises(SystemExit) as stopped:
         staged.main()
     assert stopped.value.code == 2
-    assert "did you mean 'width'?" in capfd.readouterr().err
+    assert words in capfd.readouterr().err
     assert not (tmp_path / "calls.jsonl").exists()
 
 
