@@ -10,11 +10,9 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from xlm.config.recipe import Recipe
 from xlm.errors import exits_cleanly
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.memory import MemorySampler
@@ -22,7 +20,6 @@ from xlm.runs.stage import Stage
 from xlm.tracking.json_lines import JsonLines
 from xlm.tracking.tracker import Tracker
 from xlm.training.assembly import (
-    TrainingInputs,
     build_engine,
     describe_model,
     open_run,
@@ -35,6 +32,7 @@ from xlm.training.checkpoint import latest_checkpoint
 from xlm.training.distributed import Process, barrier, join_group, leave_group, one_voice, set_threads, tell_all
 from xlm.training.loop import METRICS, LoopResult, TrainingLoop
 from xlm.training.run_record import RunRecord, with_mlflow_run, write_run_record
+from xlm.training.summary import peak_memory, summary_lines, training_summary
 
 STOPPED_EXIT_CODE = 143  # 128 + SIGTERM: saved and ready to be started again
 
@@ -52,10 +50,10 @@ def main() -> None:
 
 def pretrain(invocation: Invocation, process: Process) -> None:
     """Run the stage on this rank."""
-    recipe, folder = invocation.recipe, invocation.folder
+    recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     set_threads(process)
     inputs = read_inputs(recipe, folder, process)
-    stage = Stage(folder.train, "train", stage_inputs(recipe, inputs, invocation.arguments.deepspeed_config))
+    stage = Stage(folder.train, "train", stage_inputs(recipe, inputs, deepspeed_config))
     if stage.is_done():
         if process.is_main:
             print(f"pretraining: already done ({folder.train}).")
@@ -63,17 +61,12 @@ def pretrain(invocation: Invocation, process: Process) -> None:
     join_group(process, recipe.training.process_group_timeout_s)
     if process.is_main:
         set_aside_finished(folder.train)
-    record, config = open_run(recipe, folder, inputs, invocation.arguments.deepspeed_config, process)
+    record, config = open_run(recipe, folder, inputs, deepspeed_config, process)
     checkpoint = tell_all(latest_checkpoint(folder.train) if process.is_main else None)
-    tracker = None
-    if process.is_main:
-        parameters = {**record.recipe, "precision": record.precision, "world_size": record.world_size, "inputs": record.inputs}
-        tracker = Tracker(folder.root, key=record.tracking_key, name=recipe.name, parameters=parameters)
-        tracker.start()
+    tracker = start_tracker(invocation, record) if process.is_main else None
     engine = build_engine(recipe, inputs, config, process)
-    # With a launcher, its whole tree is counted: the ranks of this machine and the launcher itself.
-    root = os.getppid() if process.world_size > 1 else os.getpid()
-    with MemorySampler(root) as memory:
+    # With a launcher, its whole tree is counted: the launcher and the ranks of this machine.
+    with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid()) as memory:
         loop = TrainingLoop(
             engine,
             inputs.loader,
@@ -90,11 +83,7 @@ def pretrain(invocation: Invocation, process: Process) -> None:
         tracker.close("FINISHED" if result.finished else "KILLED")
         write_run_record(folder.train, with_mlflow_run(record, tracker.run_id))
         if result.finished:
-            lines = JsonLines(folder.train / METRICS).read()
-            about = summary(recipe, record, result, lines, parameter_count(engine))
-            peak = max([memory.peak_bytes, *(line.get("peak_memory_bytes", 0) for line in lines)])
-            stage.finish_in_place(about, loop.wall_s(), peak)
-            print("\n".join(table(about, loop.wall_s(), peak, inputs)))
+            finish(stage, record, result, loop.wall_s(), memory.peak_bytes, parameter_count(engine))
         else:
             print(f"pretraining: stopped and saved at step {result.steps:,}; run the same command again to continue.")
     barrier()
@@ -103,43 +92,21 @@ def pretrain(invocation: Invocation, process: Process) -> None:
         sys.exit(STOPPED_EXIT_CODE)
 
 
-def summary(recipe: Recipe, record: RunRecord, result: LoopResult, lines: list[dict[str, Any]], parameters: int) -> dict[str, Any]:
-    """Return what the stage's record says of a finished training."""
-    tokens_before = [0, *(line["tokens"] for line in lines)]
-    shown_s = sum((line["tokens"] - before) / line["tokens_per_second"] for line, before in zip(lines, tokens_before, strict=False))
-    last = result.last or {}
-    return {
-        "steps": result.steps,
-        "skipped_steps": result.skipped_steps,
-        "tokens": sum(result.tokens.values()),
-        "tokens_by_language": result.tokens,
-        "tokens_per_second": round(sum(result.tokens.values()) / max(shown_s, 1e-9), 1),
-        "losses": {name: value for name, value in last.items() if name.startswith("loss")},
-        "precision": record.precision,
-        "world_size": record.world_size,
-        "zero_stage": record.deepspeed["zero_optimization"]["stage"],
-        "parameters": parameters,
-        "mlflow_run_key": record.tracking_key,
-        "phases": [phase.name for phase in recipe.phases],
-    }
+def start_tracker(invocation: Invocation, record: RunRecord) -> Tracker:
+    """Open the run's MLflow run in the background."""
+    parameters = {**record.recipe, "precision": record.precision, "world_size": record.world_size, "inputs": record.inputs}
+    tracker = Tracker(invocation.folder.root, key=record.tracking_key, name=invocation.recipe.name, parameters=parameters)
+    tracker.start()
+    return tracker
 
 
-def table(about: dict[str, Any], wall_s: float, peak_bytes: int, inputs: TrainingInputs) -> list[str]:
-    """Return the lines that a finished training shows."""
-    total = max(about["tokens"], 1)
-    lines = [f"{'language':<10} {'tokens seen':>12} {'share':>7}"]
-    lines += [
-        f"{name:<10} {about['tokens_by_language'][name]:>12,} {about['tokens_by_language'][name] / total:>7.1%}"
-        for name in inputs.plan.languages
-    ]
-    losses = ", ".join(f"{name.removeprefix('loss/')} {value:.3f}" for name, value in about["losses"].items() if name.count("/") == 1)
-    skipped = f", {about['skipped_steps']} skipped as not finite" if about["skipped_steps"] else ""
-    lines.append(f"pretraining: {about['steps']:,} steps{skipped}, {about['tokens']:,} tokens, {about['tokens_per_second']:,.0f} tokens/s")
-    lines.append(
-        f"pretraining: {about['parameters']:,} parameters in {about['precision']} on {about['world_size']} ranks (ZeRO {about['zero_stage']}), "
-        f"{wall_s:,.0f} s, {peak_bytes / 2**30:.1f} GiB; last losses {losses}"
-    )
-    return lines
+def finish(stage: Stage, record: RunRecord, result: LoopResult, wall_s: float, peak_bytes: int, parameters: int) -> None:
+    """Write the stage's record and show the summary."""
+    lines = JsonLines(stage.folder / METRICS).read()
+    summary = training_summary(record, result, lines, parameters)
+    peak_bytes = peak_memory(lines, peak_bytes)
+    stage.finish_in_place(summary, wall_s, peak_bytes)
+    print("\n".join(summary_lines(summary, wall_s, peak_bytes)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+import pytest
+
+from xlm.training.loop import LoopResult
+from xlm.training.run_record import RunRecord
+from xlm.training.summary import peak_memory, summary_lines, training_summary
+
+RECORD = RunRecord({}, "f", {"zero_optimization": {"stage": 2}}, "bf16", 2, {}, ("en", "zh-Hans"), "key", "code", {})
+LINES = [
+    {"step": 5, "tokens": 1000, "tokens_per_second": 100.0, "peak_memory_bytes": 3 * 2**30, "loss": 2.0},
+    {
+        "step": 10,
+        "tokens": 3000,
+        "tokens_per_second": 400.0,
+        "peak_memory_bytes": 2 * 2**30,
+        "loss": 1.5,
+        "loss/mlm": 3.5,
+        "loss/mlm/en": 3.0,
+    },
+]
+
+
+def summary(skipped=0):
+    return training_summary(RECORD, LoopResult(10, True, skipped, {"en": 2000, "zh-Hans": 1000}, LINES[-1]), LINES, 7_400_000)
+
+
+def test_speed_is_tokens_over_the_time_of_steps():
+    # 1,000 tokens took 10 s and 2,000 took 5 s.
+    assert summary()["tokens_per_second"] == pytest.approx(200.0)
+    assert summary()["tokens"] == 3000
+    assert summary()["losses"] == {"loss": 1.5, "loss/mlm": 3.5, "loss/mlm/en": 3.0}
+
+
+def test_memory_is_the_most_of_all_starts():
+    assert peak_memory(LINES, 2**30) == 3 * 2**30
+    assert peak_memory([], 5) == 5
+
+
+def test_a_person_sees_languages_speed_and_what_was_skipped():
+    shown = "\n".join(summary_lines(summary(), 75.0, 2**31))
+    assert "zh-Hans           1,000   33.3%" in shown
+    assert "10 steps, 3,000 tokens at 200 a second, 7,400,000 parameters, bf16, ranks 2, ZeRO 2" in shown
+    assert "75 s, 2.0 GiB; last losses: mlm 3.500" in shown
+    assert "skipped" not in shown
+    assert "10 steps (3 skipped: their gradients were not finite)" in "\n".join(summary_lines(summary(3), 1.0, 1))

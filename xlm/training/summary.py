@@ -1,0 +1,55 @@
+"""What a finished training says about itself: in its stage's record, and on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlm.training.loop import LoopResult
+from xlm.training.run_record import RunRecord
+
+
+def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapping[str, Any]], parameters: int) -> dict[str, Any]:
+    """Return the summary of a training that ended; ``lines`` are all records of metrics.jsonl.
+
+    ``tokens_per_second`` is over the time of training steps alone: starting up and saving are left out.
+    """
+    before = [0, *(int(line["tokens"]) for line in lines)]
+    steps_s = sum(
+        (int(line["tokens"]) - done) / line["tokens_per_second"]
+        for line, done in zip(lines, before, strict=False)
+        if line["tokens_per_second"] > 0
+    )
+    tokens = sum(result.tokens.values())
+    return {
+        "steps": result.steps,
+        "skipped_steps": result.skipped_steps,
+        "tokens": tokens,
+        "tokens_by_language": result.tokens,
+        "tokens_per_second": round(tokens / steps_s, 1) if steps_s > 0 else 0.0,
+        "losses": {name: value for name, value in (result.last or {}).items() if name.startswith("loss")},
+        "precision": record.precision,
+        "world_size": record.world_size,
+        "zero_stage": record.deepspeed["zero_optimization"]["stage"],
+        "parameters": parameters,
+    }
+
+
+def peak_memory(lines: Sequence[Mapping[str, Any]], now_bytes: int) -> int:
+    """Return the largest memory of a run in bytes, over all the starts it took."""
+    return max([now_bytes, *(int(line.get("peak_memory_bytes", 0)) for line in lines)])
+
+
+def summary_lines(summary: Mapping[str, Any], wall_s: float, peak_bytes: int) -> list[str]:
+    """Return the table that a finished training shows."""
+    total = max(summary["tokens"], 1)
+    lines = [f"{'language':<10} {'tokens seen':>12} {'share':>7}"]
+    lines += [f"{language:<10} {tokens:>12,} {tokens / total:>7.1%}" for language, tokens in summary["tokens_by_language"].items()]
+    losses = [f"{name.removeprefix('loss/')} {value:.3f}" for name, value in summary["losses"].items() if name.count("/") == 1]
+    skipped = f" ({summary['skipped_steps']} skipped: their gradients were not finite)" if summary["skipped_steps"] else ""
+    lines.append(
+        f"pretraining: {summary['steps']:,} steps{skipped}, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f} a second, "
+        f"{summary['parameters']:,} parameters, {summary['precision']}, ranks {summary['world_size']}, ZeRO {summary['zero_stage']}"
+    )
+    lines.append(f"pretraining: {wall_s:,.0f} s, {peak_bytes / 2**30:.1f} GiB; last losses: {', '.join(losses)}")
+    return lines
