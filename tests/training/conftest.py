@@ -1,5 +1,6 @@
 import sys
 from pathlib import Path
 
-# Rows and workers that several test files and the processes they start share.
-sys.path.insert(0, str(Path(__file__).parent))
+# Made-up rows and runs, and workers, that several test files and the processes they start share.
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]

@@ -1,0 +1,123 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_run import make_run, write_vocabulary
+
+from xlm.config.recipe import Recipe
+from xlm.config.strict import load_config
+from xlm.errors import UserError
+from xlm.model.aligned import save_aligned
+from xlm.runs.folder import RunFolder
+from xlm.runs.stage import Stage
+from xlm.training.assembly import describe_model, open_run, parameter_count, read_inputs, set_aside_finished, stage_inputs
+from xlm.training.distributed import Process, join_group, leave_group
+from xlm.training.run_record import read_run_record
+from xlm.training.weights import ModelDescription
+
+ONE = Process(0, 1, 0, 1)
+ZERO2 = Path(__file__).parents[2] / "deepspeed_configs" / "zero2.json"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("assembly")
+    return make_run(root), root / "run"
+
+
+@pytest.fixture
+def run(made, tmp_path):
+    """A recipe reader and the folder of a run up to its shards."""
+    shutil.copytree(made[1], tmp_path / "run")
+    overrides_of_one = ["training.micro_batch_tokens=512"]  # one rank has to hold all pairs of a step
+    return (lambda *overrides: load_config(Recipe, made[0], [*overrides_of_one, *overrides])), RunFolder(tmp_path / "run")
+
+
+def test_a_run_is_recorded_once_and_goes_on_as_it_was(run):
+    read, folder = run
+    inputs = read_inputs(read(), folder, ONE)
+    record, config = open_run(read(), folder, inputs, ZERO2, ONE)
+    assert record.precision == "bf16"
+    assert config["gradient_accumulation_steps"] == inputs.loader.micro_steps
+    assert read_run_record(folder.train).tracking_key == record.tracking_key
+    again, _ = open_run(read("training.precision=auto", "training.checkpoint.every_steps=50"), folder, inputs, ZERO2, ONE)
+    assert again.tracking_key == record.tracking_key
+    assert again.precision == "bf16"
+    with pytest.raises(UserError, match=r"started with seed = 5, the recipe now says 6"):
+        open_run(read("seed=6"), folder, inputs, ZERO2, ONE)
+    with pytest.raises(UserError, match=r"asks for training\.precision fp32 but this run was started in bf16"):
+        open_run(read("training.precision=fp32"), folder, inputs, ZERO2, ONE)
+
+
+def test_a_model_description_names_its_vocabulary_and_languages(run):
+    read, folder = run
+    inputs = read_inputs(read(), folder, ONE)
+    record, _ = open_run(read(), folder, inputs, ZERO2, ONE)
+    about = describe_model(read(), inputs, record)
+    assert isinstance(about, ModelDescription)
+    assert about.languages == ("de", "en")
+    assert about.vocabulary_fingerprint == inputs.vocabulary.fingerprint
+    assert about.vocabulary_size == inputs.vocabulary.size
+
+
+def test_inputs_that_are_missing_or_of_another_vocabulary_are_sentences(run):
+    read, folder = run
+    with pytest.raises(UserError, match="the stage that writes 'embeddings' has not finished"):
+        read_inputs(read("embeddings={kind: aligned}"), folder, ONE)
+    write_vocabulary(folder, seed=2)
+    with pytest.raises(UserError, match="vocabulary"):
+        read_inputs(read(), folder, ONE)
+    shutil.rmtree(folder.shards)
+    with pytest.raises(UserError, match="the stage that writes 'shards' has not finished"):
+        read_inputs(read(), folder, ONE)
+
+
+def test_a_finished_training_is_recognised_by_what_it_was_made_from(run, tmp_path):
+    read, folder = run
+    inputs = read_inputs(read(), folder, ONE)
+    fingerprints = stage_inputs(read(), inputs, ZERO2)
+    assert fingerprints == stage_inputs(read("training.checkpoint.keep_last=7", "evaluation.seeds=[9]"), inputs, ZERO2)
+    assert fingerprints != stage_inputs(read("training.optimizer.learning_rate=0.5"), inputs, ZERO2)
+    other = tmp_path / "zero1.json"
+    other.write_text(json.dumps({"zero_optimization": {"stage": 1}}), encoding="utf-8")
+    assert fingerprints != stage_inputs(read(), inputs, other)
+
+
+def test_a_finished_training_of_other_inputs_is_set_aside_and_an_unfinished_one_is_not(tmp_path, capsys):
+    train = tmp_path / "train"
+    train.mkdir()
+    (train / "run.json").write_text("{}", encoding="utf-8")
+    set_aside_finished(train)
+    assert train.exists()
+    for number in range(2):
+        train.mkdir(exist_ok=True)
+        (train / "number").write_text(str(number), encoding="utf-8")
+        Stage(train, "train", {"made": "up"}).finish_in_place({}, 1.0, 1)
+        set_aside_finished(train)
+        assert not train.exists()
+        assert (tmp_path / ".train.old" / "number").read_text(encoding="utf-8") == str(number)
+    assert "it is kept in" in capsys.readouterr().out
+
+
+def test_aligned_embeddings_become_the_token_table(run):
+    from xlm.training.assembly import build_engine
+
+    read, folder = run
+    recipe = read("embeddings={kind: aligned}", "training.precision=fp32")
+    vocabulary = read_inputs(read(), folder, ONE).vocabulary
+    table = np.random.default_rng(0).normal(size=(vocabulary.size, recipe.model.width)).astype(np.float32)
+    with Stage(folder.embeddings, "embeddings", {"made": "up"}).write() as output:
+        save_aligned(output.folder, table, vocabulary.fingerprint)
+    inputs = read_inputs(recipe, folder, ONE)
+    assert "embeddings" in inputs.fingerprints
+    join_group(ONE, timeout_s=20)
+    try:
+        _, config = open_run(recipe, folder, inputs, ZERO2, ONE)
+        engine = build_engine(recipe, inputs, config, ONE)
+        weights = dict(engine.full_weights())
+        np.testing.assert_array_equal(weights["encoder.embeddings.tokens.weight"].numpy(), table)
+        assert parameter_count(engine) == sum(tensor.numel() for tensor in weights.values())
+    finally:
+        leave_group()
