@@ -106,7 +106,7 @@ def finetune(
     classifier = Classifier(copy.deepcopy(encoder), label_count, seed)
     if settings.freeze_token_embeddings:
         classifier.encoder.embeddings.tokens.requires_grad_(False)
-    optimizer = torch.optim.AdamW(_parameter_groups(classifier), lr=settings.learning_rate)
+    optimizer = torch.optim.AdamW(_parameter_groups(classifier), lr=settings.learning_rate, fused=True)
     total_steps = settings.epochs * -(-len(train.labels) // settings.batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_schedule(step, total_steps))
     best: tuple[float, int, dict[str, Tensor]] | None = None
