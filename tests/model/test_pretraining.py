@@ -71,7 +71,7 @@ def test_zero_touch_is_an_exact_zero_even_beside_infinity():
         model.lm_head.bias[0] = float("inf")
     touch = model.zero_touch()
     touch.backward()
-    assert float(touch) == 0.0
+    assert touch.item() == 0.0
     assert all(not parameter.grad.any() for parameter in model.parameters())
 
 
