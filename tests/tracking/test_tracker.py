@@ -110,6 +110,28 @@ def test_what_could_not_be_written_is_written_when_the_store_is_back(store, monk
     assert history(root, tracker.run_id, "loss") == [(1, 7.0), (2, 6.0)]
 
 
+def test_a_kill_while_the_store_is_made_leaves_none_behind(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    tracker = Tracker(tmp_path / "run", key="k", name="n")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", killed)
+        with pytest.raises(Killed):
+            tracker._open()
+    assert not (tmp_path / "mlflow.db").exists()
+    (left,) = tmp_path.glob(".mlflow.db.*.partial")
+    left.rename(left.with_name(".mlflow.db.999999999-0.partial"))
+    tracker.start()
+    tracker.log(1, {"loss": 2.0})
+    tracker.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db"]
+    assert history(tmp_path, tracker.run_id, "loss") == [(1, 2.0)]
+
+
 def test_the_ui_command_names_the_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert (

@@ -16,10 +16,14 @@ import queue
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+SQLITE = "sqlite:///"
 TAG = "xlm.training_run"
 EXPERIMENT = "xlm"
 FLUSH_INTERVAL_S = 15.0
@@ -35,7 +39,7 @@ _Metric = tuple[str, float, int, int]  # name, value, time in ms, step
 
 def default_tracking_uri(run_root: Path) -> str:
     """Return $MLFLOW_TRACKING_URI, else a sqlite store beside the run folders (``runs/mlflow.db``)."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run_root.resolve().parent / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{run_root.resolve().parent / 'mlflow.db'}"
 
 
 class Tracker:
@@ -101,7 +105,7 @@ class Tracker:
         with contextlib.suppress(ValueError):
             shown = str(Path(shown).relative_to(Path.cwd()))
         with contextlib.suppress(ValueError):
-            store = "sqlite:///" + str(Path(self.uri.removeprefix("sqlite:///")).relative_to(Path.cwd()))
+            store = SQLITE + str(Path(self.uri.removeprefix(SQLITE)).relative_to(Path.cwd()))
         return f"{shown} ui --backend-store-uri {store}"
 
     def _work(self) -> None:
@@ -147,10 +151,11 @@ class Tracker:
         from mlflow.tracking import MlflowClient
 
         logging.getLogger("alembic").setLevel(logging.WARNING)
+        _make_sqlite_store(self.uri)
         client = MlflowClient(tracking_uri=self.uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
-            artifacts = (self._run_root.resolve().parent / "mlartifacts").as_uri() if self.uri.startswith("sqlite:") else None
+            artifacts = (self._run_root.resolve().parent / "mlartifacts").as_uri() if self.uri.startswith(SQLITE) else None
             experiment_id = client.create_experiment(EXPERIMENT, artifact_location=artifacts)
         else:
             experiment_id = experiment.experiment_id
@@ -186,6 +191,25 @@ class Tracker:
                     f"warning: MLflow at {self.uri} does not answer ({reason}); training goes on, metrics.jsonl has every number.",
                     file=sys.stderr,
                 )
+
+
+def _make_sqlite_store(uri: str) -> None:
+    """Make a sqlite store that appears whole: MLflow's migrations, killed halfway, leave one that never opens again."""
+    path = Path(uri.removeprefix(SQLITE))
+    if not uri.startswith(SQLITE) or path.exists():
+        return
+    from mlflow.tracking import MlflowClient
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{path.name}.*.partial"):
+        if not psutil.pid_exists(int(left.name.split(".")[-2].partition("-")[0])):
+            left.unlink()
+    # A name of its own at each attempt: MLflow keeps the stores it opened, by name.
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}.partial")
+    MlflowClient(tracking_uri=f"{SQLITE}{partial}")
+    with contextlib.suppress(FileExistsError):  # another run was faster
+        os.link(partial, path)
+    partial.unlink()
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
