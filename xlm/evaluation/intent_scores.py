@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.evaluation.intent_systems import BAG, CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, System
+from xlm.evaluation.intent_systems import BAG, CHANCE, CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, System
 from xlm.evaluation.intent_task import IntentTask, Sentences
 from xlm.evaluation.percent import percent_interval, rounded
 from xlm.evaluation.statistics import Floats, TemplateBootstrap
@@ -86,7 +86,7 @@ class IntentScores:
         """Return for each trained system the languages in which a seed's answers are nearly all one label."""
         table: dict[str, dict[str, list[int]]] = {}
         for name, system in self._systems.items():
-            if len(system.predictions[self._task_language()]) != len(self._task.seeds) or not self._task.seeds:
+            if name == CHANCE:  # which is one label by definition
                 continue
             seeds = {
                 language: [self._task.seeds[position] for position in system.collapsed_seeds(language)] for language in self._task.tests
@@ -94,9 +94,6 @@ class IntentScores:
             if any(seeds.values()):
                 table[name] = {language: found for language, found in seeds.items() if found}
         return table
-
-    def _task_language(self) -> str:
-        return next(iter(self._task.tests))
 
     def _language(self, language: str, test: Sentences) -> dict[str, Any]:
         bootstrap = self._bootstraps[language]
