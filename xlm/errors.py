@@ -25,7 +25,7 @@ class UserError(Exception):
         super().__init__(where + sentence)
 
 
-class NotSupportedYet(UserError):
+class NotSupportedYetError(UserError):
     """A declared part of the design that this version does not carry out."""
 
     def __init__(self, what: str, instead: str, *, file: Path | str | None = None) -> None:

@@ -215,3 +215,13 @@ def test_building_leaves_the_global_random_state_alone():
     before = torch.get_rng_state()
     Encoder(SMALL, VOCABULARY, 0)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_without_a_final_norm_the_last_layer_is_the_residual_stream():
+    config = SMALL.model_copy(update={"final_norm": False})
+    encoder = Encoder(config, VOCABULARY, 0)
+    ids, positions, bounds = torch.arange(5, 12), torch.arange(7), torch.tensor([0, 7], dtype=torch.int32)
+    assert encoder.final_norm is None
+    layers = encoder(ids, positions, bounds, return_layers=True)
+    normed = Encoder(SMALL, VOCABULARY, 0)
+    torch.testing.assert_close(normed.final_norm(layers[-1]), normed(ids, positions, bounds))

@@ -10,9 +10,10 @@ from xlm.model.initialisation import initialise_parameters
 CONFIG = ModelConfig(width=64, layers=2, heads=2, feed_forward=128, max_positions=32, token_types=1)
 
 
-def values(seed, **options):
-    encoder = Encoder(CONFIG, 500, 0)
-    initialise_parameters(encoder, CONFIG, seed, **options)
+def values(seed, **changes):
+    config = CONFIG.model_copy(update=changes)
+    encoder = Encoder(config, 500, 0)
+    initialise_parameters(encoder, config, seed)
     return dict(encoder.named_parameters())
 
 
@@ -39,7 +40,7 @@ def test_seed_and_name_decide_and_global_state_does_not():
 
 
 def test_residual_outputs_can_be_scaled():
-    plain, scaled = values(3), values(3, scale_residuals=True)
+    plain, scaled = values(3), values(3, residual_initial_scale=0.5)
     for name in plain:
         factor = 0.5 if name.endswith(("attention.output.weight", "feed_forward.output.weight")) else 1.0
         torch.testing.assert_close(scaled[name], plain[name] * factor)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from xlm.config.recipe import OptimizerSection, TrainingSection
-from xlm.errors import NotSupportedYet, UserError
+from xlm.errors import NotSupportedYetError, UserError
 from xlm.training.deepspeed_config import load_deepspeed_config, zero_stage
 
 CONFIGS = Path(__file__).parents[2] / "deepspeed_configs"
@@ -69,7 +69,7 @@ def test_bf16_at_stage_0_is_refused(tmp_path):
 
 
 def test_offload_says_not_supported_yet(tmp_path):
-    with pytest.raises(NotSupportedYet, match=r"zero_optimization\.offload_optimizer"):
+    with pytest.raises(NotSupportedYetError, match=r"zero_optimization\.offload_optimizer"):
         load(tmp_path, {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from xlm.errors import NotSupportedYet, UserError
+from xlm.errors import NotSupportedYetError, UserError
 from xlm.training.precision import check_supported, keep_precision, resolve_precision
 
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ def test_what_is_asked_for_is_taken():
 
 
 def test_fp16_says_not_supported_yet():
-    with pytest.raises(NotSupportedYet, match=r"fp16.*not supported yet"):
+    with pytest.raises(NotSupportedYetError, match=r"fp16.*not supported yet"):
         resolve_precision("fp16", CPU)
 
 

@@ -31,9 +31,17 @@ class ModelConfig(StrictModel):
     # table can be small for the softmax and large for the encoder.
     embedding_scale: Annotated[float, Field(gt=0.0)] = 1.0
     norm_epsilon: Annotated[float, Field(gt=0.0)] = 1e-5
+    # Pre-norm stacks end with a norm; without it the length of a token's state survives into the mean
+    # over a sentence, so a token that tells sentences apart can weigh more.
+    final_norm: bool = True
+    # Multiplies the initial output matrices of every residual branch (GPT-2: 1 / sqrt(2 x layers)); small
+    # values let embeddings that already mean something reach the top unchanged.
+    residual_initial_scale: Annotated[float, Field(gt=0.0)] = 1.0
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> ModelConfig:
+    def _parts_fit(self) -> ModelConfig:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not divisible by heads {self.heads}")
+        if self.norm_position == "post" and not self.final_norm:
+            raise ValueError("final_norm: false is a choice of pre-norm encoders; norm_position is post")
         return self

@@ -180,7 +180,7 @@ def _fields_at(model: type[StrictModel], location: Location) -> list[str]:
     return sorted({name for candidate in candidates for name in candidate.model_fields})
 
 
-def _models_in(annotation: Any) -> list[type[StrictModel]]:
+def _models_in(annotation: object) -> list[type[StrictModel]]:
     if isinstance(annotation, type) and issubclass(annotation, StrictModel):
         return [annotation]
     origin = typing.get_origin(annotation)

@@ -82,7 +82,8 @@ class Encoder(nn.Module):
         self.dropout_key = DropoutKey()
         self.embeddings = Embeddings(config, vocabulary_size, language_count, self.dropout_key)
         self.blocks = nn.ModuleList(Block(config, self.dropout_key) for _ in range(config.layers))
-        self.final_norm = nn.LayerNorm(config.width, eps=config.norm_epsilon) if config.norm_position == "pre" else None
+        ends_with_norm = config.norm_position == "pre" and config.final_norm
+        self.final_norm = nn.LayerNorm(config.width, eps=config.norm_epsilon) if ends_with_norm else None
         initialise_parameters(self, config, seed=0)
 
     @overload

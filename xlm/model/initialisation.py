@@ -3,13 +3,11 @@
 BERT's scheme (Devlin et al. 2019): matrices and embeddings normal with mean 0 and a fixed deviation,
 biases 0, norms 1. A key per name makes the values the same on every rank and independent of the order
 in which modules were built; modules are therefore built without values, and without touching the global
-random state. GPT-2's division of residual outputs by sqrt(2 * layers) (Radford et al.
-2019) is an option.
+random state. `ModelConfig.residual_initial_scale` shrinks the outputs of residual branches (GPT-2 divides by
+sqrt(2 * layers), Radford et al. 2019).
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import nn
@@ -31,9 +29,8 @@ def unfilled_embedding(rows: int, width: int) -> nn.Embedding:
     return skip_init(nn.Embedding, rows, width)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def initialise_parameters(module: nn.Module, config: ModelConfig, seed: int, *, prefix: str = "", scale_residuals: bool = False) -> None:
+def initialise_parameters(module: nn.Module, config: ModelConfig, seed: int, *, prefix: str = "") -> None:
     """Fill every parameter of ``module`` in place; the values depend on ``prefix`` + name, ``seed`` and ``config`` only."""
-    residual = 1.0 / math.sqrt(2 * config.layers) if scale_residuals else 1.0
     norms = {id(parameter) for part in module.modules() if isinstance(part, nn.LayerNorm) for parameter in part.parameters()}
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -43,6 +40,6 @@ def initialise_parameters(module: nn.Module, config: ModelConfig, seed: int, *, 
                 parameter.fill_(1.0)
             else:
                 generator = torch.Generator().manual_seed(key_int64("initialise", seed, prefix + name))
-                deviation = config.initializer_range * (residual if name.endswith(_RESIDUAL_OUTPUTS) else 1.0)
+                deviation = config.initializer_range * (config.residual_initial_scale if name.endswith(_RESIDUAL_OUTPUTS) else 1.0)
                 values = torch.empty(parameter.shape, dtype=torch.float32, device="cpu").normal_(0.0, deviation, generator=generator)
                 parameter.copy_(values)

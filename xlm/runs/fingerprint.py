@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import xlm
 
@@ -14,7 +13,7 @@ FINGERPRINT_HEX = 16
 _CHUNK_BYTES = 1 << 20
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """Hash a JSON-like value (dicts by sorted key) to 16 hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:FINGERPRINT_HEX]

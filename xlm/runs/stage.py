@@ -115,7 +115,7 @@ def read_record(folder: Path) -> StageRecord:
         raise UserError("this stage record is damaged; delete its folder and run the stage again.", file=path) from None
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write JSON so that a reader sees the old file or the new one, never half of it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with partial.open("w", encoding="utf-8") as stream:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xlm.config.recipe import TrainingSection
-from xlm.errors import NotSupportedYet, UserError, suggest
+from xlm.errors import NotSupportedYetError, UserError, suggest
 from xlm.training.precision import Precision, check_supported
 
 # What the file may say. Everything else of DeepSpeed's is either the recipe's or not proved here.
@@ -127,7 +127,7 @@ def _check_keys(found: Mapping[str, Any], path: Path) -> None:
     owned_tops |= {"bf16", "fp16", "optimizer", "communication_data_type", "data_types"}
     for key in found:
         if key in NOT_YET_KEYS:
-            raise NotSupportedYet(f"'{key}'", "remove it", file=path)
+            raise NotSupportedYetError(f"'{key}'", "remove it", file=path)
         if key == "scheduler":
             raise UserError("'scheduler' belongs to the recipe (training.schedule); remove it here.", file=path)
         if key not in TOP_KEYS and key not in owned_tops:
@@ -135,7 +135,7 @@ def _check_keys(found: Mapping[str, Any], path: Path) -> None:
             raise UserError(f"unknown key '{key}'{suggest(key, allowed) or '; allowed here: ' + ', '.join(TOP_KEYS)}.", file=path)
     for key in found.get("zero_optimization", {}):
         if key in NOT_YET_KEYS:
-            raise NotSupportedYet(f"'zero_optimization.{key}'", "remove it", file=path)
+            raise NotSupportedYetError(f"'zero_optimization.{key}'", "remove it", file=path)
         if key not in ZERO_KEYS:
             hint = suggest(key, ZERO_KEYS) or "; allowed there: " + ", ".join(ZERO_KEYS)
             raise UserError(f"unknown key 'zero_optimization.{key}'{hint}.", file=path)

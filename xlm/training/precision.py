@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from xlm.errors import NotSupportedYet, UserError
+from xlm.errors import NotSupportedYetError, UserError
 
 Precision = Literal["fp32", "bf16"]
 Requested = Literal["auto", "fp32", "bf16", "fp16"]
@@ -25,10 +25,10 @@ def resolve_precision(requested: Requested, device: torch.device) -> Precision:
     """Return the precision to train in on this device.
 
     ``auto`` is bf16 where the hardware multiplies it (CUDA from 8.0, CPUs with AVX512_BF16 or AMX),
-    else fp32. Raises NotSupportedYet for fp16.
+    else fp32. Raises NotSupportedYetError for fp16.
     """
     if requested == "fp16":
-        raise NotSupportedYet("precision fp16 (it needs loss scaling)", "set training.precision to auto, bf16 or fp32")
+        raise NotSupportedYetError("precision fp16 (it needs loss scaling)", "set training.precision to auto, bf16 or fp32")
     if requested != "auto":
         return requested
     return "bf16" if _multiplies_bf16(device) else "fp32"
