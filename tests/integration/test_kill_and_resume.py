@@ -178,11 +178,6 @@ def test_a_checkpoint_of_another_model_is_one_sentence(stopped):
     assert_one_sentence(code, printed, "the run in this folder was started with model.width = 16, the recipe now says 32")
 
 
-def test_another_precision_is_one_sentence(stopped):
-    code, printed = launch(*stopped, overrides=["training.precision=fp32"])
-    assert_one_sentence(code, printed, "the recipe asks for training.precision fp32 but this run was started in bf16")
-
-
 def test_shards_of_another_vocabulary_are_one_sentence(stopped):
     recipe, run = stopped
     before = json.loads((run / "vocabulary" / "vocabulary.json").read_text(encoding="utf-8"))["fingerprint"]
