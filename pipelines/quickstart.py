@@ -81,7 +81,7 @@ def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # No host file: one left at the launcher's default path must not send this run to other machines.
-    options = ["--hostfile", os.devnull, "--num_accelerators", str(ranks), "--master_port", str(port), "--log_level", "error"]
+    options = ["--hostfile", os.devnull, "--num_accelerators", str(ranks), "--master_port", str(port), "--log_level", "critical"]
     launcher = str(Path(sys.executable).with_name("deepspeed"))
     return [sys.executable, launcher, *options, *command, "--deepspeed_config", str(arguments.deepspeed_config)]
 
