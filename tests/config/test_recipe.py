@@ -1,0 +1,51 @@
+"""The recipes that ship are valid, and what they promise holds."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from xlm.config.recipe import Recipe
+from xlm.config.strict import load_config
+from xlm.errors import UserError
+
+RECIPES = sorted((Path(__file__).parents[2] / "pipelines" / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_shipped_recipes_load_and_are_named_after_their_file(path):
+    recipe = load_config(Recipe, path)
+    assert recipe.name == path.stem
+    assert recipe.total_steps == sum(phase.steps for phase in recipe.phases)
+    root = path.parents[2]
+    assert (root / recipe.corpora.manifest).is_file()
+    assert (root / recipe.vocabulary).is_file()
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("phases.0.objectives.mlm.share=0.9", "sum to"),
+        ("phases.0.sampling.kind=magic", "temperature"),
+        ("phases.0.objectives={nsp: {share: 1}}", "nsp"),
+        ("seed=-1", "greater than or equal to 0"),
+        ("tasks.languages=[English]", "pattern"),
+        ("model.heads=7", "not divisible by heads 7"),
+        ("model.norm_position=post", "final_norm"),
+        ("training.learning_rate=1", "unknown key"),
+    ],
+)
+def test_what_does_not_fit_is_said(override, words):
+    path = next(path for path in RECIPES if path.stem == "quickstart")
+    with pytest.raises(UserError) as raised:
+        load_config(Recipe, path, [override])
+    assert words in str(raised.value)
+
+
+def test_phases_need_distinct_names(tmp_path):
+    data = yaml.safe_load(RECIPES[0].read_text(encoding="utf-8"))
+    data["phases"] = data["phases"][:1] * 2
+    path = tmp_path / "r.yaml"
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    with pytest.raises(UserError, match="same name"):
+        load_config(Recipe, path)
