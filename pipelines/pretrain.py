@@ -29,7 +29,7 @@ from xlm.training.assembly import (
     stage_inputs,
 )
 from xlm.training.checkpoint import latest_checkpoint
-from xlm.training.distributed import Process, barrier, join_group, leave_group, one_voice, set_threads, tell_all
+from xlm.training.distributed import Process, barrier, bound_kernel_cache, join_group, leave_group, one_voice, set_threads, tell_all
 from xlm.training.loop import METRICS, LoopResult, TrainingLoop
 from xlm.training.run_record import RunRecord, with_mlflow_run, write_run_record
 from xlm.training.summary import peak_memory, summary_lines, training_summary
@@ -52,6 +52,7 @@ def pretrain(invocation: Invocation, process: Process) -> None:
     """Run the stage on this rank."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     set_threads(process)
+    bound_kernel_cache()
     inputs = read_inputs(recipe, folder, process)
     stage = Stage(folder.train, "train", stage_inputs(recipe, inputs, deepspeed_config))
     if stage.is_done():

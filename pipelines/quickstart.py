@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly
-from xlm.evaluation.report_text import closing_lines
+from xlm.report.text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.processes import run_to_end
 from xlm.runs.stage import RECORD

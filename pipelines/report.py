@@ -7,12 +7,12 @@ from pathlib import Path
 
 from xlm.corpora.manifest import load_manifest
 from xlm.errors import exits_cleanly
-from xlm.evaluation.figure_style import standalone_svg
-from xlm.evaluation.figures import draw_figures
-from xlm.evaluation.report import render_report
-from xlm.evaluation.report_facts import read_facts
-from xlm.evaluation.report_text import REPORT
-from xlm.evaluation.summary import SCORES, read_json, stage_records
+from xlm.report.facts import read_facts
+from xlm.report.figure_style import standalone_svg
+from xlm.report.figures import draw_figures
+from xlm.report.page import render_report
+from xlm.report.summary import SCORES, read_json, stage_records
+from xlm.report.text import REPORT
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.stage import Stage, StageOutput, write_json
@@ -40,7 +40,7 @@ def main() -> None:
 def report_stage(invocation: Invocation) -> Stage:
     """Return the report as a stage: its folder is figures/, its inputs are all the other stages."""
     inputs = {name: record.fingerprint for name, record in stage_records(invocation.folder).items()}
-    inputs |= {"recipe": fingerprint(invocation.recipe.model_dump(mode="json")), "code": code_fingerprint("evaluation")}
+    inputs |= {"recipe": fingerprint(invocation.recipe.model_dump(mode="json")), "code": code_fingerprint("report")}
     return Stage(invocation.folder.figures, "report", inputs)
 
 

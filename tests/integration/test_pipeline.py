@@ -21,7 +21,7 @@ import pytest
 from xlm.corpora.fetch import fetch_wheel
 from xlm.corpora.manifest import load_manifest
 from xlm.errors import UserError
-from xlm.evaluation.summary import STAGES
+from xlm.report.summary import STAGES
 from xlm.runs.cli import cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -65,3 +65,12 @@ def test_only_rank_0_says_what_all_ranks_found(monkeypatch):
     with pytest.raises(UserError, match=r"^rank 1 on .*: wrong$"), one_voice(Process(1, 2, 1, 2)):
         raise UserError("wrong")
     assert waited == [distributed.SILENCE_S]
+
+
+def test_the_kernel_cache_is_bounded_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    distributed.bound_kernel_cache()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "128"
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    distributed.bound_kernel_cache()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import jinja2
 
-from xlm.evaluation import report_tables as tables
-from xlm.evaluation import report_text as text
-from xlm.evaluation.figure_style import SVG_CSS, css_variables
-from xlm.evaluation.figures import ReportFigure
-from xlm.evaluation.report_facts import RunFacts
-from xlm.evaluation.report_tables import Table
+from xlm.report import tables, text
+from xlm.report.facts import RunFacts
+from xlm.report.figure_style import SVG_CSS, css_variables
+from xlm.report.figures import ReportFigure
+from xlm.report.tables import Table
 
-TEMPLATE = "report.html.jinja"
+TEMPLATE = "page.html.jinja"
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Section:
 def render_report(facts: RunFacts, figures: Mapping[str, ReportFigure], command: str) -> str:
     """Return the page; ``command`` is what makes this run again."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("xlm.evaluation", ""),
+        loader=jinja2.PackageLoader("xlm.report", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from xlm.config.recipe import Recipe
-from xlm.evaluation import report_text as text
-from xlm.evaluation.report_facts import read_facts
-from xlm.evaluation.summary import join_scores
+from xlm.report import text
+from xlm.report.facts import read_facts
+from xlm.report.summary import join_scores
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import write_json
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlm.evaluation.report_facts import RunFacts, languages_of
-from xlm.evaluation.summary import SCORES, read_json
+from xlm.report.facts import RunFacts, languages_of
+from xlm.report.summary import SCORES, read_json
 
 Json = Mapping[str, Any]
 REPORT = "report.html"

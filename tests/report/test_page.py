@@ -10,9 +10,9 @@ import pytest
 from xlm.config.recipe import Recipe
 from xlm.config.strict import load_config
 from xlm.corpora.manifest import Manifest
-from xlm.evaluation.figures import draw_figures
-from xlm.evaluation.report import render_report
-from xlm.evaluation.report_facts import RunFacts, read_facts
+from xlm.report.facts import RunFacts, read_facts
+from xlm.report.figures import draw_figures
+from xlm.report.page import render_report
 from xlm.runs.folder import RunFolder
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

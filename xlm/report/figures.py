@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from xlm.evaluation.figure_style import colour, figure_style, inline_svg, new_figure, png_bytes
-from xlm.evaluation.report_facts import RunFacts, losses_by_objective, text_shares, trained_shares
+from xlm.report.facts import RunFacts, losses_by_objective, text_shares, trained_shares
+from xlm.report.figure_style import colour, figure_style, inline_svg, new_figure, png_bytes
 
 _ROW_INCHES = 0.27
 # System of a score file -> (name for readers, colour, marker); the order is that of legends.

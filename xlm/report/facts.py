@@ -13,7 +13,7 @@ from xlm.config.recipe import Recipe
 from xlm.corpora.documents import split_pair_name
 from xlm.corpora.manifest import Manifest
 from xlm.errors import UserError
-from xlm.evaluation.summary import join_scores, read_json
+from xlm.report.summary import join_scores, read_json
 from xlm.runs.folder import RunFolder
 
 Json = Mapping[str, Any]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xlm.config.recipe import Recipe
-from xlm.evaluation import report_tables as tables
-from xlm.evaluation.report_facts import read_facts
+from xlm.report import tables
+from xlm.report.facts import read_facts
 from xlm.runs.folder import RunFolder
 
 

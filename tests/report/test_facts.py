@@ -9,7 +9,7 @@ import pytest
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.evaluation.report_facts import (
+from xlm.report.facts import (
     dropped_by_reason,
     languages_of,
     losses_by_objective,

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 from matplotlib.figure import Figure
 
-from xlm.evaluation.figure_style import PALETTE, colour, figure_style, inline_svg, new_figure, png_bytes, standalone_svg
+from xlm.report.figure_style import PALETTE, colour, figure_style, inline_svg, new_figure, png_bytes, standalone_svg
 
 
 def drawn() -> Figure:

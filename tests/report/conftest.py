@@ -166,7 +166,7 @@ def fill_run(run: RunFolder, *, tasks: bool = True) -> None:
 
 @pytest.fixture(scope="session")
 def recipe() -> Recipe:
-    return load_config(Recipe, RECIPE)
+    return load_config(Recipe, RECIPE, ["phases.0.steps=300"])
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.evaluation.summary import STAGES, join_scores, package_versions, read_json, stage_records
+from xlm.report.summary import STAGES, join_scores, package_versions, read_json, stage_records
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import write_json
 

@@ -6,8 +6,8 @@ import dataclasses
 import xml.etree.ElementTree as ET
 
 from xlm.config.recipe import Recipe
-from xlm.evaluation.figures import draw_figures
-from xlm.evaluation.report_facts import read_facts
+from xlm.report.facts import read_facts
+from xlm.report.figures import draw_figures
 from xlm.runs.folder import RunFolder
 
 

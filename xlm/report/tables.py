@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlm.evaluation.report_facts import RunFacts, dropped_by_reason, languages_of, pairs_by_language, text_shares, trained_shares
+from xlm.report.facts import RunFacts, dropped_by_reason, languages_of, pairs_by_language, text_shares, trained_shares
 
 Json = Mapping[str, Any]
 ABSENT = "–"

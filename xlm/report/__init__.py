@@ -1,0 +1,1 @@
+"""What people look at: the joined scores, figures, and one page that needs nothing beside it."""
