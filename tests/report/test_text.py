@@ -18,6 +18,17 @@ def test_a_clear_gain_is_claimed_and_an_unclear_one_is_named(recipe: Recipe, fin
     assert "in 7 of 8; not in ar." in text.what_it_shows(facts)
 
 
+def test_training_gets_no_credit_for_what_the_start_knew(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+    start = facts.scores["summary"]["intents.bag_of_aligned_embeddings"]
+    assert (
+        f"averaged over a sentence, give {start:.1f} % by themselves; training changes that by -0.4 points [-1.5, 0.7]."
+        in text.what_it_shows(facts)
+    )
+    del facts.scores["summary"]["intents.bag_of_aligned_embeddings"]
+    assert "averaged" not in text.what_it_shows(facts)
+
+
 def test_a_collapsed_classifier_is_named(recipe: Recipe, finished_run: RunFolder) -> None:
     facts = read_facts(recipe, finished_run)
     assert "same label" not in text.what_it_does_not_show(facts)

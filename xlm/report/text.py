@@ -62,6 +62,7 @@ def what_it_shows(facts: RunFacts) -> str:
             f"needs no pretraining, {floor:.1f} %."
         )
         parts.append(_gains_sentence(facts))
+        parts.append(_start_sentence(facts))
     top1 = summary.get("retrieval.top1_200")
     if top1 is not None:
         parts.append(f"Among 200 candidate translations it ranks the right one first in {top1:.1f} % of cases.")
@@ -84,6 +85,19 @@ def _gains_sentence(facts: RunFacts) -> str:
     if not unclear:
         return f"{clear}all {len(means)}."
     return f"{clear}{len(means) - len(unclear)} of {len(means)}; not in {_listed(unclear)}."
+
+
+def _start_sentence(facts: RunFacts) -> str:
+    """Say how much the initialisation knew before training, so that nobody gives training the credit for it."""
+    start = facts.scores["summary"].get("intents.bag_of_aligned_embeddings")
+    added = facts.scores["tasks"]["intents"].get("mean_differences", {}).get("probe-bag_of_aligned_embeddings")
+    if start is None or added is None:
+        return ""
+    low, high = added["interval"]
+    return (
+        f"The aligned embeddings that training starts from, averaged over a sentence, give {start:.1f} % by themselves; "
+        f"training changes that by {added['gain']:+.1f} points [{low:.1f}, {high:.1f}]."
+    )
 
 
 def _above_zero(language: Json, difference: str) -> bool:
