@@ -12,7 +12,7 @@ from xlm.corpora.manifest import Manifest, load_manifest
 from xlm.corpora.normalised import normalised_corpus
 from xlm.errors import UserError, exits_cleanly
 from xlm.runs.cli import cache_folder, parse_invocation, recipe_parser
-from xlm.runs.fingerprint import code_fingerprint, file_sha256
+from xlm.runs.fingerprint import code_fingerprint
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage, read_record, write_json
 
@@ -49,11 +49,11 @@ def main() -> None:
 
 
 def corpus_stage(recipe: Recipe, folder: RunFolder, normalised: Path, held_out_file: Path | None) -> Stage:
-    """Return the stage: it depends on the normalised text, the held-out hashes, the limit with its seed, and the code."""
+    """Return the stage: it depends on the normalised text, the evaluation sets kept out of it, the limit with its seed, and the code."""
     limit = recipe.corpora.max_documents_per_language
     inputs = {
         "normalised": read_record(normalised).fingerprint,
-        "held_out": file_sha256(held_out_file) if held_out_file is not None else "none",
+        "tasks": read_record(held_out_file.parent).fingerprint if held_out_file is not None else "none",
         "limit": f"{limit} of seed {recipe.seed}" if limit is not None else "none",
         "code": code_fingerprint("corpora"),
     }

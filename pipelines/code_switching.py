@@ -6,6 +6,7 @@ from xlm.errors import exits_cleanly
 from xlm.evaluation.code_switching import run_code_switching, switching_table
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.lineage import check_before_scoring
 from xlm.runs.stage import Stage, read_record, write_json
 
 
@@ -14,6 +15,7 @@ def main() -> None:
     """Score switched sentences with the run's last checkpoint, once for the same inputs."""
     invocation = parse_invocation(recipe_parser("Accuracy on code-switched sentences, the character floor beside it."))
     recipe, run = invocation.recipe, invocation.folder
+    check_before_scoring(run)
     inputs = {
         "train": read_record(run.train).fingerprint,
         "tasks": read_record(run.tasks).fingerprint,

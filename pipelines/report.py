@@ -11,10 +11,11 @@ from xlm.report.facts import read_facts
 from xlm.report.figure_style import standalone_svg
 from xlm.report.figures import draw_figures
 from xlm.report.page import render_report
-from xlm.report.summary import SCORES, read_json, stage_records
+from xlm.report.summary import SCORES, read_json
 from xlm.report.text import REPORT
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.lineage import stage_records
 from xlm.runs.stage import Stage, StageOutput, write_json
 from xlm.tracking.tracker import Tracker
 

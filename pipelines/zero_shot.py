@@ -7,6 +7,7 @@ from xlm.evaluation.intent_systems import FINETUNED, PROBE
 from xlm.evaluation.zero_shot import run_zero_shot, summary_table
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.lineage import check_before_scoring
 from xlm.runs.stage import Stage, read_record, write_json
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     """Score the run's last checkpoint, once for the same inputs."""
     invocation = parse_invocation(recipe_parser("Zero-shot scores of the pretrained encoder, every floor beside them."))
     recipe, run = invocation.recipe, invocation.folder
+    check_before_scoring(run)
     inputs = {
         "train": read_record(run.train).fingerprint,
         "tasks": read_record(run.tasks).fingerprint,

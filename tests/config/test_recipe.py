@@ -33,6 +33,16 @@ def test_shipped_recipes_load_and_are_named_after_their_file(path):
         ("model.heads=7", "not divisible by heads 7"),
         ("model.norm_position=post", "final_norm"),
         ("training.learning_rate=1", "unknown key"),
+        ("training.optimizer.learning_rate=.inf", "finite"),
+        ("training.optimizer.betas=[0.9, 1.0]", "less than 1"),
+        ("phases.0.sequence_length=512", "rows of 512 tokens, but model.max_positions is 128"),
+        ("evaluation.seeds=[]", "at least 1"),
+        ("evaluation.seeds=[1, 1]", "stands twice"),
+        ("evaluation.probe_penalties=[0]", "greater than 0"),
+        ("evaluation.finetune_learning_rates=[]", "at least 1"),
+        ("evaluation.mean_languages=[sw]", "evaluation.mean_languages asks for sw, which tasks.languages does not name"),
+        ("evaluation.layers=[]", "at least 1"),
+        ("tasks.languages=[en, en]", "stands twice"),
     ],
 )
 def test_what_does_not_fit_is_said(override, words):

@@ -62,6 +62,8 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     assert "not valid YAML" in sentence(tmp_path, "name: [\n")
     assert sentence(tmp_path, "name: a\nname: b\n") == "house.yaml:2: key 'name' is given twice; keep one."
     assert "mapping" in sentence(tmp_path, "- a\n")
+    assert "put the value in quotes" in sentence(tmp_path, "name: 2024-13-45\n")
+    assert "not valid YAML" in sentence(tmp_path, "name: a\n", "name=2024-13-45")
     assert "not valid UTF-8 at byte 6" in sentence(tmp_path, b"name: \xff\n")
     with pytest.raises(UserError, match="does not exist"):
         load_config(House, tmp_path / "none.yaml")

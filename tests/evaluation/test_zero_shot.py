@@ -8,7 +8,7 @@ from xlm.config.recipe import EvaluationSection
 from xlm.errors import UserError
 from xlm.evaluation.intent_systems import System
 from xlm.evaluation.intent_task import IntentTask, Sentences
-from xlm.evaluation.zero_shot import check_mean_languages, chosen_layers, summary_table, write_predictions
+from xlm.evaluation.zero_shot import chosen_layers, summary_table, write_predictions
 
 
 def test_layers_are_checked_against_the_model():
@@ -16,14 +16,6 @@ def test_layers_are_checked_against_the_model():
     assert chosen_layers(EvaluationSection(layers=(0, 2, 4)), 4) == (0, 2, -1)
     with pytest.raises(UserError, match=r"evaluation\.layers is \[2, 7\]; this model has layers 0 \(embeddings\) to 4"):
         chosen_layers(EvaluationSection(layers=(2, 7)), 4)
-    with pytest.raises(UserError, match=r"evaluation\.layers is \[\]"):
-        chosen_layers(EvaluationSection(layers=()), 4)
-
-
-def test_mean_languages_must_be_there():
-    check_mean_languages(EvaluationSection(mean_languages=("de",)), ("en", "de"))
-    with pytest.raises(UserError, match="names sw, but"):
-        check_mean_languages(EvaluationSection(mean_languages=("de", "sw")), ("en", "de"))
 
 
 def test_predictions_are_written_by_name(tmp_path):

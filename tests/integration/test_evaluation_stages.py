@@ -219,7 +219,7 @@ def test_mistakes_are_one_sentence(run, recipe_file, monkeypatch, capsys):
         message = failure(script, recipe_file, run, monkeypatch, capsys, *extra)
         return message[message.index("error:") :]
 
-    assert "mean_languages names fr" in error("--set", "evaluation.mean_languages=[fr]")
+    assert "mean_languages asks for fr" in error("--set", "evaluation.mean_languages=[fr]")
     assert "layers 0 (embeddings) to 1 (final)" in error("--set", "evaluation.layers=[4]")
     assert "no tasks section" in error("--set", "tasks=null")
     assert "its width is 32, the recipe's model.width is 64" in error("--set", "model.width=64")

@@ -21,8 +21,8 @@ import pytest
 from xlm.corpora.fetch import fetch_wheel
 from xlm.corpora.manifest import load_manifest
 from xlm.errors import UserError
-from xlm.report.summary import STAGES
 from xlm.runs.cli import cache_folder
+from xlm.runs.lineage import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(1500)]

@@ -11,6 +11,7 @@ import pytest
 
 from xlm.corpora.held_out import HeldOutText
 from xlm.corpora.store import read_documents, read_pairs
+from xlm.runs.stage import Stage
 
 ROOT = Path(__file__).parents[2]
 GERMAN = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
@@ -74,13 +75,16 @@ def test_held_out_text_is_kept_out_and_must_have_been_drawn(run, tmp_path):
     code, printed = run()
     assert code == 2
     assert "run pipelines/build_tasks.py with the same recipe first" in printed
-    tasks = tmp_path / "run/tasks"
-    tasks.mkdir(parents=True)
-    HeldOutText.build(["turn on the light"]).save(tasks / "held_out.npz")
+
+    def draw(text):
+        with Stage(tmp_path / "run/tasks", "tasks", {"text": text}).write() as output:
+            HeldOutText.build([text]).save(output.folder / "held_out.npz")
+
+    draw("turn on the light")
     code, printed = run()
     assert code == 0, printed
     assert [one.source for one in read_pairs(tmp_path / "run/corpus", "en_de")] == ["Open the file", "Whales are mammals."]
-    HeldOutText.build(["licht an"]).save(tasks / "held_out.npz")
+    draw("licht an")
     assert "already done" not in run()[1]
     assert "Licht an!" not in [one.text for one in read_documents(tmp_path / "run/corpus", "de")]
 

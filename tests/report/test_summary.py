@@ -8,8 +8,9 @@ import pytest
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.report.summary import STAGES, join_scores, package_versions, read_json, stage_records
+from xlm.report.summary import join_scores, package_versions, read_json
 from xlm.runs.folder import RunFolder
+from xlm.runs.lineage import STAGES, stage_records
 from xlm.runs.stage import write_json
 
 REQUIRED = (

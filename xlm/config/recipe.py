@@ -17,6 +17,8 @@ from xlm.config.strict import StrictModel
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?$")]
 Objective = Literal["mlm", "tlm", "contrastive"]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+PositiveNumber = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class TemperatureSampling(StrictModel):
@@ -121,11 +123,11 @@ class OptimizerSection(StrictModel):
     """AdamW with decoupled weight decay; none on norms, biases and embeddings' positions."""
 
     kind: Literal["adamw"] = "adamw"
-    learning_rate: Annotated[float, Field(gt=0.0)]
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: Annotated[float, Field(gt=0.0)] = 1e-6
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
-    token_embedding_learning_rate_scale: Annotated[float, Field(ge=0.0)] = 1.0
+    learning_rate: PositiveNumber
+    betas: tuple[Momentum, Momentum] = (0.9, 0.98)
+    epsilon: PositiveNumber = 1e-6
+    weight_decay: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.01
+    token_embedding_learning_rate_scale: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 1.0
 
 
 class ScheduleSection(StrictModel):
@@ -169,10 +171,10 @@ class TrainingSection(StrictModel):
 class EvaluationSection(StrictModel):
     """The zero-shot protocol: train on English, choose on English dev, score every language."""
 
-    seeds: tuple[int, ...] = (1, 2, 3)
-    layers: tuple[int, ...] | Literal["final"] = "final"
-    probe_penalties: tuple[float, ...] = (0.1, 1.0, 10.0)
-    finetune_learning_rates: tuple[float, ...] = (5e-4,)
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1, 2, 3)
+    layers: Annotated[tuple[int, ...], Field(min_length=1)] | Literal["final"] = "final"
+    probe_penalties: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = (0.1, 1.0, 10.0)
+    finetune_learning_rates: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = (5e-4,)
     finetune_epochs: Annotated[int, Field(ge=1)] = 5
     finetune_batch_size: Annotated[int, Field(ge=1)] = 32
     freeze_token_embeddings: bool = True
@@ -181,6 +183,12 @@ class EvaluationSection(StrictModel):
     mean_languages: tuple[Language, ...] = ()
     code_switching_rates: tuple[Share, ...] = (0.25, 0.5)
     code_switching_languages: tuple[Language, ...] = ()
+
+    @model_validator(mode="after")
+    def _seeds_are_distinct(self) -> EvaluationSection:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("a seed stands twice in evaluation.seeds; each counts once")
+        return self
 
 
 class Recipe(StrictModel):
@@ -203,6 +211,32 @@ class Recipe(StrictModel):
         names = [phase.name for phase in self.phases]
         if len(set(names)) != len(names):
             raise ValueError("two phases have the same name; give each its own")
+        return self
+
+    @model_validator(mode="after")
+    def _rows_fit_the_model(self) -> Recipe:
+        for phase in self.phases:
+            if phase.sequence_length > self.model.max_positions:
+                raise ValueError(
+                    f"phase '{phase.name}' has rows of {phase.sequence_length} tokens, but model.max_positions is "
+                    f"{self.model.max_positions}; shorten the rows or raise the positions"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _scored_languages_have_tasks(self) -> Recipe:
+        if self.tasks is None:
+            return self
+        if len(set(self.tasks.languages)) < len(self.tasks.languages):
+            raise ValueError("a language stands twice in tasks.languages; name each once")
+        asked = {
+            "tasks.intents.shown_only_languages": self.tasks.intents.shown_only_languages,
+            "evaluation.mean_languages": self.evaluation.mean_languages,
+        }
+        for name, languages in asked.items():
+            missing = [language for language in languages if language not in self.tasks.languages]
+            if missing:
+                raise ValueError(f"{name} asks for {', '.join(missing)}, which tasks.languages does not name; add it there or take it out")
         return self
 
     @property

@@ -45,6 +45,8 @@ def load_config(model: type[Model], path: Path | str, overrides: Sequence[str] =
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
         raise UserError(f"not valid YAML ({problem}).", file=path, line=mark.line + 1 if mark else None) from None
+    except ValueError as error:  # something that looks like a date and is none
+        raise UserError(f"not valid YAML ({error}); put the value in quotes.", file=path) from None
     if not isinstance(data, dict):
         raise UserError("a mapping of keys to values is expected at the top of this file.", file=path)
     lines = _line_numbers(node)
@@ -66,7 +68,7 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         raise UserError(f"--set '{override}' is not of the form a.b=value.")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise UserError(f"--set '{override}': the value is not valid YAML.") from None
     here: Any = data
     parts = name.split(".")

@@ -69,7 +69,6 @@ class ZeroShot:
         self.languages = recipe.tasks.languages
         self.shown_only = recipe.tasks.intents.shown_only_languages
         self.evaluation = recipe.evaluation
-        check_mean_languages(recipe.evaluation, self.languages)
         self.trained = load_trained_encoder(recipe, run)
         self.layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
         self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds)
@@ -191,22 +190,12 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
     }
 
 
-def check_mean_languages(evaluation: EvaluationSection, languages: Sequence[str]) -> None:
-    """Raise a UserError for a mean over languages that the tasks do not have."""
-    missing = [language for language in evaluation.mean_languages if language not in languages]
-    if missing:
-        raise UserError(
-            f"evaluation.mean_languages names {', '.join(missing)}, but tasks.languages is {', '.join(languages)}; "
-            "add it there or take it out."
-        )
-
-
 def chosen_layers(evaluation: EvaluationSection, layers: int) -> tuple[int, ...]:
     """Return the layers to encode with; raises UserError for one that the model lacks."""
     if evaluation.layers == "final":
         return (-1,)
     wrong = [layer for layer in evaluation.layers if not 0 <= layer <= layers]
-    if wrong or not evaluation.layers:
+    if wrong:
         raise UserError(
             f"evaluation.layers is {list(evaluation.layers)}; this model has layers 0 (embeddings) to {layers} (final), or 'final'."
         )

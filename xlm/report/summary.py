@@ -20,12 +20,11 @@ from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.runs.fingerprint import fingerprint
 from xlm.runs.folder import RunFolder
-from xlm.runs.stage import StageRecord, read_record
+from xlm.runs.lineage import check_lineage, stage_records
+from xlm.runs.stage import StageRecord
 
 FORMAT_VERSION = 1
 SCORES = "scores.json"
-# Folders of a run in the order data flows; the report describes whichever are there.
-STAGES = ("normalised", "tasks", "corpus", "vocabulary", "shards", "embeddings", "train", "zero_shot", "code_switching")
 PACKAGES = (
     "xlm",
     "torch",
@@ -42,33 +41,6 @@ PACKAGES = (
 )
 
 
-def stage_records(run: RunFolder) -> dict[str, StageRecord]:
-    """Return the record of every finished stage, in the order data flows."""
-    records: dict[str, StageRecord] = {}
-    for name in STAGES:
-        folder = run.root / name
-        if folder.is_dir():
-            records[name] = read_record(folder)
-    return records
-
-
-def check_lineage(records: Mapping[str, StageRecord], run: Path) -> None:
-    """Raise UserError where a stage was made from another version of a stage than the one at hand.
-
-    An input with another stage's name holds that stage's fingerprint, or the one its summary states for its content.
-    """
-    for name, record in records.items():
-        for source, found in record.inputs.items():
-            if source == name or source not in records:
-                continue
-            if found not in (records[source].fingerprint, records[source].summary.get("fingerprint")):
-                raise UserError(
-                    f"'{name}' was made from another '{source}' than the one in this run folder, so its numbers do not belong "
-                    "together; run pipelines/quickstart.py with the same options, which makes anew what is out of date.",
-                    file=run,
-                )
-
-
 def join_scores(recipe: Recipe, run: RunFolder) -> dict[str, Any]:
     """Join the scores of a run with its costs, fingerprints, versions and machine.
 
@@ -78,8 +50,8 @@ def join_scores(recipe: Recipe, run: RunFolder) -> dict[str, Any]:
     records = stage_records(run)
     if "train" not in records:
         raise UserError("this run has no finished training; run pipelines/pretrain.py (or pipelines/quickstart.py) first.", file=run.root)
-    check_lineage(records, run.root)
     wanted = recipe.tasks is not None
+    check_lineage(records, run.root, scored=wanted)
     zero_shot = read_json(run.zero_shot / SCORES, required=wanted)
     code_switching = read_json(run.code_switching / SCORES, required=wanted)
     training = dict(records["train"].summary)

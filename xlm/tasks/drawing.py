@@ -1,7 +1,8 @@
 """Draw all evaluation sets of a recipe and write them, before the corpus is cleaned.
 
-First the sets, then the hashes of all their text, then the corpus without that text: whatever a model is
-scored on cannot have been trained on, in any split, on either side of a pair.
+First the sets, then the hashes of all their text, then the corpus without that text: no text a model is
+scored on, and no near copy, is trained on, in any split, on either side of a pair. (Inside a longer text it
+may be: docs/evaluation.md.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ HELD_OUT = "held_out.npz"
 
 @dataclass(frozen=True, slots=True)
 class IntentSentence:
-    """One sentence and its intent; sentences of one ``template`` are always in the same ``split``."""
+    """One sentence and its intent; sentences of one ``template`` (a family, see `intents.family`) are in the same ``split``."""
 
     id: str
     text: str

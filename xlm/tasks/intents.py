@@ -1,7 +1,8 @@
 """Intent classification drawn from sentence templates: train on English, test on templates never seen.
 
-Sentences of one template differ in a word or a number, so a split by sentence would test memory. The
-split is by template, stratified by label. English has train, dev and test; every other language has dev
+Sentences of one template differ in a word or a number, so a split by sentence would test memory, and so
+would a split of templates that differ in the name of a slot. The split is by family of templates (`family`),
+stratified by label. English has train, dev and test; every other language has dev
 and test only, since the zero-shot protocol takes its labels from English alone. The label set is what the
 package has in English; a sentence of another label cannot be predicted and is dropped and counted.
 
@@ -31,6 +32,9 @@ _PUNCTUATION = regex.compile(
     r"(?:(?<=[\p{L}\p{M}])['’](?=\p{L})|(?<=[\p{L}\p{M}\p{N}])-(?=[\p{L}\p{N}])|(?<=\d)[.,:/](?=\d)|(?<!\S)-(?=\d)|%)(*SKIP)(*FAIL)|\p{P}"
 )
 _TURKIC = {"tr", "az"}
+# What does not make a template another one: which slot it fills, and words that may be left out.
+_SLOT = regex.compile(r"\{[^{}]*\}")
+_OPTION = regex.compile(r"\[[^\[\]]*\]")
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,8 @@ def draw_intents(
     templates = [template for template in grammar.templates if template.label in known]
     if len(templates) < len(grammar.templates):
         dropped["label unknown in English (templates)"] = len(grammar.templates) - len(templates)
-    splits = split_templates(templates, section, seed, source=source)
     sampler = SentenceSampler(grammar, fillers)
-    drawn: list[IntentSentence] = []
+    texts: dict[str, list[tuple[int, str]]] = {}
     for template in templates:
         generator = keyed_generator(seed, "intents", template.id)
         try:
@@ -70,37 +73,55 @@ def draw_intents(
         except UnfilledTemplateError as error:
             dropped[f"template with {error}"] += 1
             continue
-        for number, text in enumerate(raw):
-            cleaned = clean_sentence(text, grammar.language)
-            if cleaned:
-                drawn.append(IntentSentence(f"{template.id}:{number}", cleaned, template.label, template.id, splits[template.id]))
-            else:
-                dropped["sentence empty"] += 1
+        cleaned = [(number, clean_sentence(text, grammar.language)) for number, text in enumerate(raw)]
+        texts[template.id] = [(number, text) for number, text in cleaned if text]
+        dropped["sentence empty"] += len(cleaned) - len(texts[template.id])
+    # Only what can be said is split, so that a label's shares are of sentences that exist.
+    said = [template for template in templates if texts.get(template.id)]
+    splits = split_templates(said, section, seed, source=source)
+    drawn = [
+        IntentSentence(f"{template.id}:{number}", text, template.label, family(template), splits[template.id])
+        for template in said
+        for number, text in texts[template.id]
+    ]
+    dropped = Counter({reason: count for reason, count in dropped.items() if count})
     return IntentDraw(grammar.language, tuple(_unambiguous(drawn, dropped)), dict(dropped))
 
 
-def split_templates(templates: Sequence[Template], section: IntentsSection, seed: int, *, source: bool) -> dict[str, Split]:
-    """Assign every template to one split, label by label, in a keyed order.
+def family(template: Template) -> str:
+    """Name the family of a template: those of one label that differ only in which slots they fill or in optional words.
 
-    In the source language a label with two templates or more has at least one in train and one in test,
-    and one with a single template has it in train. In other languages what is not dev is test.
+    "decrease [the|my] {area} timer" and "decrease {timer_name:name} timer" are variations of each other. A
+    family is in one split as a whole, and it is the unit that intervals resample.
     """
-    by_label: dict[str, list[str]] = defaultdict(list)
+    pattern = _SLOT.sub("{}", template.text.lower())
+    while (shorter := _OPTION.sub(" ", pattern)) != pattern:
+        pattern = shorter
+    return key_digest("template family", template.label, " ".join(pattern.split()), size_bytes=8).hex()
+
+
+def split_templates(templates: Sequence[Template], section: IntentsSection, seed: int, *, source: bool) -> dict[str, Split]:
+    """Assign every family of templates to one split, label by label, in a keyed order; returned by template.
+
+    In the source language a label with two families or more has at least one in train and one in test,
+    and one with a single family has it in train. In other languages what is not dev is test.
+    """
+    by_label: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for template in templates:
-        by_label[template.label].append(template.id)
+        by_label[template.label][family(template)].append(template.id)
     splits: dict[str, Split] = {}
-    for ids in by_label.values():
-        ids.sort(key=lambda id_: key_digest(seed, "template split", id_))
-        tests = min(max(1, _rounded(section.test_share * len(ids))), len(ids) - 1)
-        most_dev = len(ids) - tests - 1 if source else len(ids) - 1
-        devs = min(_rounded(section.dev_share * len(ids)), most_dev)
-        for position, id_ in enumerate(ids):
+    for families in by_label.values():
+        order = sorted(families, key=lambda name: key_digest(seed, "template split", name))
+        tests = min(max(1, _rounded(section.test_share * len(order))), len(order) - 1)
+        most_dev = len(order) - tests - 1 if source else len(order) - 1
+        devs = min(_rounded(section.dev_share * len(order)), most_dev)
+        for position, name in enumerate(order):
+            split: Split = "train"
             if position < devs:
-                splits[id_] = "dev"
+                split = "dev"
             elif not source or position < devs + tests:
-                splits[id_] = "test"
-            else:
-                splits[id_] = "train"
+                split = "test"
+            splits.update(dict.fromkeys(families[name], split))
     return splits
 
 

@@ -21,7 +21,7 @@ from xlm.runs.stage import write_json
 from xlm.training.precision import Precision
 
 RECORD = "run.json"
-FREE_TRAINING_KEYS = frozenset({"checkpoint", "process_group_timeout_s", "precision"})
+FREE_TRAINING_KEYS = frozenset({"checkpoint", "log_every_steps", "process_group_timeout_s", "precision"})
 
 
 @dataclass(frozen=True)
