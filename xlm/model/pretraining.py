@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -80,24 +78,3 @@ class PretrainingModel(nn.Module):
             raise UserError("initial token embeddings hold NaN or infinite values; run the stage that writes them again.")
         with torch.no_grad():
             own.copy_(table)
-
-    def zero_touch(self) -> Tensor:
-        """Return an exact 0 whose gradient is 0 for every parameter.
-
-        Added to a loss it gives each parameter a gradient, which ZeRO counts on in every micro-batch.
-        """
-        zero: Tensor = _ZeroTouch.apply(*self.parameters())  # type: ignore[no-untyped-call]
-        return zero
-
-
-class _ZeroTouch(torch.autograd.Function):
-    """Zero that depends on its inputs by name only: 0 * x would be NaN for an infinite x."""
-
-    @staticmethod
-    def forward(ctx: Any, *parameters: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.save_for_backward(*parameters)
-        return torch.zeros((), dtype=torch.float32, device=parameters[0].device)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401
-        return tuple(torch.zeros_like(parameter) for parameter in ctx.saved_tensors)
