@@ -10,6 +10,8 @@ from pathlib import Path
 import xlm
 
 FINGERPRINT_HEX = 16
+# Every random draw goes through it, so an edit there may change what any stage writes.
+_ALWAYS = "seeding"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -29,16 +31,23 @@ def file_sha256(path: Path) -> str:
 
 
 def code_fingerprint(*rooms: str) -> str:
-    """Hash the sources of the named rooms of ``xlm`` (``"corpora"``, ``"vocab"`` ...).
+    """Hash the sources of the named rooms (``"corpora"``) and single modules (``"seeding"``) of ``xlm``.
 
-    A stage counts its own code among its inputs, so that an edited cleaner is never skipped.
+    A stage counts its own code among its inputs, so that an edited cleaner is never skipped; ``seeding.py``
+    always counts. Raises ValueError for a name without sources, which would hash to the same for any edit.
     """
     root = Path(xlm.__file__).parent
-    sources: dict[str, str] = {}
-    for room in rooms:
-        for path in sorted((root / room).rglob("*.py")):
-            sources[str(path.relative_to(root))] = file_sha256(path)
-    return fingerprint(sources)
+    paths = {path for name in (*rooms, _ALWAYS) for path in _sources(root, name)}
+    return fingerprint({path.relative_to(root).as_posix(): file_sha256(path) for path in paths})
+
+
+def _sources(root: Path, name: str) -> list[Path]:
+    module = root / f"{name}.py"
+    if name.isidentifier():
+        found = [module] if module.is_file() else list((root / name).rglob("*.py"))
+        if found:
+            return found
+    raise ValueError(f"xlm has no room or module named '{name}'")
 
 
 def combine(inputs: Mapping[str, str]) -> str:
