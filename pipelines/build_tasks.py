@@ -6,6 +6,7 @@ in the run folder. Run it before build_corpus.py.
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from xlm.config.recipe import TasksSection
@@ -36,6 +37,7 @@ def main() -> None:
         "tasks": fingerprint(section.model_dump(mode="json")),
         "manifest": manifest.fingerprint,
         "normalised": read_record(normalised).fingerprint,
+        "hassil": hassil_version(),
         "code": code_fingerprint("tasks"),
     }
     stage = Stage(call.folder.tasks, "tasks", inputs)
@@ -49,6 +51,14 @@ def main() -> None:
         output.summary.update(summary(record))
     print_table(load_record(stage.folder), section)
     print(f"tasks: written to {stage.folder}")
+
+
+def hassil_version() -> str:
+    """Return the version of the package that expands sentence templates: another one may expand them otherwise."""
+    try:
+        return version("hassil")
+    except PackageNotFoundError:
+        return "none"  # drawing says how to install it
 
 
 def licences(manifest: Manifest) -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def workplace(tmp_path):
 
 
 def _run(folder, *arguments):
-    settings = [f"--set=corpora.manifest={folder / 'manifest.yaml'}", "--set=tasks.languages=[en, de]", *arguments]
+    settings = [f"--set=corpora.manifest={folder / 'manifest.yaml'}", "--set=tasks.languages=[en, de]", "--set=evaluation={}", *arguments]
     command = [sys.executable, str(ROOT / "pipelines" / "build_tasks.py"), "--recipe", str(RECIPE), "--run-dir", "run", *settings]
     environment = {**os.environ, "XLM_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -72,8 +73,9 @@ def test_sets_are_drawn_once_and_again_when_the_recipe_changes(workplace):
     assert len(load_retrieval(tasks, "de")) == record["retrieval"]["de"]["pool"] == 80
     assert {source["licence"] for source in record["sources"]} == {"Apache-2.0", "CC0-1.0"}
     assert "retrieval pools smaller than 400: de" in first.stdout
-    summary = json.loads((tasks / "stage.json").read_text(encoding="utf-8"))["summary"]
-    assert summary["labels"] == 2
+    made = json.loads((tasks / "stage.json").read_text(encoding="utf-8"))
+    assert made["summary"]["labels"] == 2
+    assert made["inputs"]["hassil"] == version("hassil")
 
     second = _run(workplace)
     assert second.returncode == 0
