@@ -5,7 +5,7 @@ import pytest
 
 from xlm.config.recipe import OptimizerSection, TrainingSection
 from xlm.errors import NotSupportedYetError, UserError
-from xlm.training.deepspeed_config import load_deepspeed_config, zero_stage
+from xlm.training.deepspeed_config import POSITIVE, SWITCHES, TOP_KEYS, ZERO_KEYS, load_deepspeed_config, zero_stage
 
 CONFIGS = Path(__file__).parents[2] / "deepspeed_configs"
 TRAINING = TrainingSection(
@@ -50,6 +50,23 @@ def test_the_files_beside_the_recipes_load(path):
         ({"zero_optimization": {"stage": 7}}, r"stage is 7; allowed are 0, 1, 2 and 3"),
         ({"zero_optimization": {"stage": True}}, r"stage is True"),
         ({"zero_optimization": 2}, r"JSON object is expected"),
+        ({"zero_optimization": {"stage": "2"}}, r"stage is '2'; allowed are 0, 1, 2 and 3"),
+        (
+            {"zero_optimization": {"reduce_bucket_size": "x"}},
+            r'ds.json: \'zero_optimization.reduce_bucket_size\' is "x"; allowed is a whole n',
+        ),
+        ({"zero_optimization": {"allgather_bucket_size": -1}}, r"allgather_bucket_size' is -1; allowed is a whole number from 0 on"),
+        ({"zero_optimization": {"sub_group_size": 1.5}}, r"sub_group_size' is 1.5; allowed is a whole number"),
+        ({"zero_optimization": {"sub_group_size": True}}, r"sub_group_size' is true; allowed is a whole number"),
+        ({"zero_optimization": {"stage3_max_live_parameters": None}}, r"max_live_parameters' is null; allowed is a whole number"),
+        ('{"zero_optimization": {"sub_group_size": NaN}}', r"sub_group_size' is NaN; allowed is a whole number"),
+        ('{"zero_optimization": {"sub_group_size": 1e999}}', r"sub_group_size' is Infinity; allowed is a whole number"),
+        ({"zero_optimization": {"overlap_comm": "no"}}, r'overlap_comm\' is "no"; allowed is true or false'),
+        ({"zero_optimization": {"reduce_scatter": 1}}, r"reduce_scatter' is 1; allowed is true or false"),
+        ({"wall_clock_breakdown": []}, r"'wall_clock_breakdown' is \[\]; allowed is true or false"),
+        ({"steps_per_print": 0}, r"'steps_per_print' is 0; allowed is a whole number from 1 on"),
+        ({"bf16": True}, r"'bf16' is true; allowed is a JSON object"),
+        ({"optimizer": {"params": 3}}, r"'optimizer.params' is 3; allowed is a JSON object"),
         ('{"zero_optimization": \n oops}', r"ds.json:2: not valid JSON"),
     ],
 )
@@ -76,3 +93,19 @@ def test_offload_says_not_supported_yet(tmp_path):
 def test_a_missing_file_names_the_folder(tmp_path):
     with pytest.raises(UserError, match="does not exist; deepspeed_configs/"):
         load_deepspeed_config(tmp_path / "no.json", TRAINING, "fp32", micro_steps=1, world_size=1)
+
+
+def test_a_bucket_may_be_written_as_in_deepspeeds_documentation(tmp_path):
+    assert (
+        load(tmp_path, '{"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}')["zero_optimization"]["reduce_bucket_size"] == 5e8
+    )
+
+
+def test_every_known_key_has_one_type(tmp_path):
+    assert {*TOP_KEYS, *ZERO_KEYS} >= {*SWITCHES, *POSITIVE}
+    for key in (*TOP_KEYS[1:], *ZERO_KEYS[1:]):
+        good, bad = (True, 1) if key in SWITCHES else (1, True)
+        nest = (lambda value, key=key: {key: value}) if key in TOP_KEYS else (lambda value, key=key: {"zero_optimization": {key: value}})
+        load(tmp_path, nest(good))
+        with pytest.raises(UserError, match=key):
+            load(tmp_path, nest(bad))

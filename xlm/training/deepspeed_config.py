@@ -8,6 +8,7 @@ recipe's number with another value is an error that names both, and the recipe's
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,18 @@ ZERO_KEYS = (
     "stage3_max_live_parameters",
     "stage3_max_reuse_distance",
 )
+# What is not listed here and is none of the recipe's numbers is a whole number from 0 on.
+SWITCHES = frozenset(
+    {
+        "wall_clock_breakdown",
+        "overlap_comm",
+        "contiguous_gradients",
+        "reduce_scatter",
+        "allgather_partitions",
+        "round_robin_gradients",
+    }
+)
+POSITIVE = frozenset({"steps_per_print"})  # DeepSpeed divides by it
 NOT_YET_KEYS = (
     "offload_optimizer",
     "offload_param",
@@ -55,11 +68,12 @@ def load_deepspeed_config(
     """Return the complete DeepSpeed configuration: the file's keys and the recipe's numbers.
 
     ``micro_steps`` is how many micro-batches of each rank make one step. Raises UserError for a file
-    that is missing, is not JSON, has an unknown key, contradicts the recipe, or asks for a combination
-    of stage and precision that is not supported.
+    that is missing, is not JSON, has an unknown key or a value of the wrong type, contradicts the recipe,
+    or asks for a combination of stage and precision that is not supported.
     """
     found = _read(path)
     _check_keys(found, path)
+    _check_values(found, path)
     owned = recipe_numbers(training, precision, micro_steps=micro_steps, world_size=world_size)
     for dotted, (value, name) in owned.items():
         _check_agrees(found, dotted, value, name, path)
@@ -144,10 +158,32 @@ def _check_keys(found: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"zero_optimization.stage is {stage!r}; allowed are 0, 1, 2 and 3.", file=path)
 
 
+def _check_values(found: Mapping[str, Any], path: Path) -> None:
+    values = {key: found[key] for key in TOP_KEYS if key in found and key != "zero_optimization"}
+    values |= {f"zero_optimization.{key}": value for key, value in found.get("zero_optimization", {}).items() if key != "stage"}
+    for dotted, value in values.items():
+        key = dotted.rpartition(".")[2]
+        if key in SWITCHES:
+            allowed, fits = "true or false", isinstance(value, bool)
+        else:
+            least = int(key in POSITIVE)
+            # JSON has one kind of number, and 5e8 is how DeepSpeed's own documentation writes a bucket.
+            whole = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value == int(value)
+            allowed, fits = f"a whole number from {least} on", whole and value >= least
+        if not fits:
+            raise UserError(f"'{dotted}' is {json.dumps(value)}; allowed is {allowed}.", file=path)
+
+
 def _check_agrees(found: Mapping[str, Any], dotted: str, value: object, name: str, path: Path) -> None:
     here: Any = found
-    for part in dotted.split("."):
-        if not isinstance(here, Mapping) or part not in here:
+    parts = dotted.split(".")
+    for depth, part in enumerate(parts):
+        if not isinstance(here, Mapping):
+            section = ".".join(parts[:depth])
+            raise UserError(
+                f"'{section}' is {json.dumps(here)}; allowed is a JSON object, but the recipe owns it: remove it here.", file=path
+            )
+        if part not in here:
             return
         here = here[part]
     if here not in (value, "auto"):
