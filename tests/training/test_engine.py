@@ -9,8 +9,9 @@ from made_up_rows import LANGUAGES, MODEL, VOCABULARY, make_rows, reference_loss
 from ranks import run_ranks
 
 from xlm.config.recipe import OptimizerSection
+from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
-from xlm.training.engine import parameter_groups
+from xlm.training.engine import TrainingEngine, parameter_groups
 
 STEPS = 3
 # Buckets smaller than most parameters, and fewer rows than micro-batches, so that some are empty: gradients
@@ -130,3 +131,17 @@ def test_no_decay_on_norms_biases_and_positions():
     assert all(name in free for name in names.values() if name.endswith("bias") or "norm" in name)
     assert not any(name.endswith(("qkv.weight", "dense.weight", "tokens.weight")) for name in free)
     assert sum(len(group["params"]) for group in groups.values()) == len(names)
+
+
+class DeepSpeedThatFindsNothing:
+    """DeepSpeed's answer when the files of a rank are not there: a warning and (None, None)."""
+
+    def load_checkpoint(self, folder, tag):
+        return None, None
+
+
+def test_a_checkpoint_that_deepspeed_does_not_take_up_is_no_fresh_start(tmp_path):
+    engine = TrainingEngine.__new__(TrainingEngine)
+    engine._engine = DeepSpeedThatFindsNothing()
+    with pytest.raises(UserError, match=r"step-00000003: DeepSpeed finds no state in this checkpoint"):
+        engine.load(tmp_path / "step-00000003")

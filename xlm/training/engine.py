@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from xlm.batching.packed_batch import PackedBatch
 from xlm.config.recipe import OptimizerSection
+from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.deepspeed_config import zero_stage
 from xlm.training.objectives import PretrainingObjective, StepContext
@@ -148,8 +149,11 @@ class TrainingEngine:
         self._engine.save_checkpoint(str(folder.parent), tag=folder.name, save_latest=False)
 
     def load(self, folder: Path) -> None:
-        """Take up weights and optimizer from a folder written by `save` on the same number of ranks."""
-        self._engine.load_checkpoint(str(folder.parent), tag=folder.name)
+        """Take up weights and optimizer from a folder written by `save` on the same number of ranks; UserError where there is nothing."""
+        found, _ = self._engine.load_checkpoint(str(folder.parent), tag=folder.name)
+        if found is None:
+            # DeepSpeed only warns, and training would go on from initial weights under the checkpoint's step.
+            raise UserError("DeepSpeed finds no state in this checkpoint; delete its folder to go on from the one before.", file=folder)
 
     def set_dropout_key(self, *parts: int | str) -> None:
         """Start the dropout masks of a micro-batch; see `xlm.model.dropout`."""
