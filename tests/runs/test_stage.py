@@ -37,7 +37,7 @@ def test_a_changed_input_replaces_the_folder_whole(tmp_path):
     with stage(tmp_path, manifest="b").write() as output:
         (output.folder / "new").write_text("x")
     assert sorted(path.name for path in (tmp_path / "corpus").iterdir()) == ["new", "stage.json"]
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock-corpus", "corpus"]
 
 
 def test_an_error_leaves_the_old_result_and_nothing_that_looks_complete(tmp_path):
@@ -69,7 +69,7 @@ def test_killed_with_sigkill_it_is_invisible_and_the_next_run_clears_up(tmp_path
     assert not (tmp_path / "corpus").exists()
     with stage(tmp_path).write() as output:
         assert list(output.folder.iterdir()) == []
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock-corpus", "corpus"]
 
 
 def test_missing_and_damaged_records_say_what_to_do(tmp_path):

@@ -19,6 +19,7 @@ from typing import Any
 
 from xlm.errors import UserError
 from xlm.runs.fingerprint import combine
+from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
 
 RECORD = "stage.json"
@@ -54,17 +55,21 @@ class Stage:
 
     @contextmanager
     def write(self) -> Iterator[StageOutput]:
-        """Yield where to write; on leaving without an error the result replaces the folder atomically."""
-        partial = self.folder.with_name(f".{self.folder.name}.partial")
-        if partial.exists():
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
-        output = StageOutput(partial)
-        started = time.monotonic()
-        with MemorySampler(os.getpid()) as memory:
-            yield output
-        self._record(partial, output.summary, time.monotonic() - started, memory.peak_bytes)
-        self._replace(partial)
+        """Yield where to write; on leaving without an error the result replaces the folder atomically.
+
+        Raises UserError where another process is writing this stage.
+        """
+        with only_writer(self.folder, self.name):
+            partial = self.folder.with_name(f".{self.folder.name}.partial")
+            if partial.exists():
+                shutil.rmtree(partial)
+            partial.mkdir(parents=True)
+            output = StageOutput(partial)
+            started = time.monotonic()
+            with MemorySampler(os.getpid()) as memory:
+                yield output
+            self._record(partial, output.summary, time.monotonic() - started, memory.peak_bytes)
+            self._replace(partial)
 
     def finish_in_place(self, summary: Mapping[str, Any], wall_s: float, peak_memory_bytes: int) -> None:
         """Mark a folder that was filled over several processes (training) as done."""
