@@ -3,6 +3,7 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from xlm.model.pooling import mean_pool
 
@@ -32,3 +33,23 @@ def test_low_precision_is_summed_in_fp32():
     pooled = mean_pool(hidden, torch.tensor([0, 1026]).int())
     assert pooled.dtype == torch.float32
     torch.testing.assert_close(pooled, torch.full((1, 1), 1.0 + 2**-7))
+
+
+class Operations(TorchDispatchMode):
+    """The names of all operations that run inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def test_nothing_that_adds_in_any_order_on_a_gpu_is_called():
+    hidden = torch.randn(9, 4, requires_grad=True)
+    with Operations() as called:
+        mean_pool(hidden, torch.tensor([0, 4, 9]).int()).sum().backward()
+    assert len(called.names) > 3
+    assert not {name for name in called.names if name.startswith(("index_add", "scatter_add", "index_put", "put_", "_index_put"))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 _ENDS = 2
 
@@ -23,5 +24,5 @@ def mean_pool(hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
     counts = (lengths - _ENDS * has_inside).clamp(min=1)
     weights = inside.to(torch.float32) / counts[sequence]
     with torch.autocast(device.type, enabled=False):
-        pooled = torch.zeros(len(lengths), hidden.shape[1], dtype=torch.float32, device=device)
-        return pooled.index_add(0, sequence, hidden.to(torch.float32) * weights[:, None])
+        # Sums each sequence's rows in one order on every device, where `index_add` on CUDA adds atomically, in any.
+        return functional.embedding_bag(token, hidden.to(torch.float32), starts, mode="sum", per_sample_weights=weights)
