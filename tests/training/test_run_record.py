@@ -4,7 +4,15 @@ import pytest
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.training.run_record import RunRecord, check_same_run, read_run_record, recipe_fingerprint, training_recipe, write_run_record
+from xlm.training.run_record import (
+    RunRecord,
+    check_same_run,
+    read_run_record,
+    recipe_fingerprint,
+    training_recipe,
+    with_start,
+    write_run_record,
+)
 
 RECIPE = {
     "name": "r",
@@ -79,3 +87,31 @@ def test_a_damaged_record_says_what_to_do(tmp_path):
     (tmp_path / "run.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match="delete its folder to train anew"):
         read_run_record(tmp_path)
+
+
+def start(tmp_path, **changes):
+    made = with_start(record(**changes), read_run_record(tmp_path))
+    write_run_record(tmp_path, made)
+    return made
+
+
+def test_code_and_versions_of_every_start_are_kept(tmp_path):
+    assert not start(tmp_path).code_changed
+    assert not start(tmp_path).code_changed
+    assert start(tmp_path, code="other").code_changed
+    last = start(tmp_path, versions={"torch": "3"})
+    assert last.code_changed
+    kept = read_run_record(tmp_path).starts
+    assert [one["code"] for one in kept] == ["code", "code", "other", "code"]
+    assert [one["versions"]["torch"] for one in kept] == ["2", "2", "2", "3"]
+
+
+def test_a_change_that_was_taken_back_still_happened(tmp_path):
+    for code in ("code", "other", "code"):
+        last = start(tmp_path, code=code)
+    assert last.code_changed
+
+
+def test_a_record_from_before_starts_were_kept_counts_as_one_start(tmp_path):
+    write_run_record(tmp_path, record(code="old"))
+    assert [one["code"] for one in start(tmp_path).starts] == ["old", "code"]

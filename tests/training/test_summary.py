@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from xlm.training.loop import LoopResult
@@ -28,6 +30,13 @@ def test_speed_is_tokens_over_the_time_of_steps():
     assert summary()["tokens_per_second"] == pytest.approx(200.0)
     assert summary()["tokens"] == 3000
     assert summary()["losses"] == {"loss": 1.5, "loss/mlm": 3.5, "loss/mlm/en": 3.0}
+
+
+def test_a_run_says_whether_its_code_changed_on_the_way():
+    assert summary()["code_changed_on_resume"] is False
+    changed = dataclasses.replace(RECORD, starts=({"code": "a", "versions": {}}, {"code": "b", "versions": {}}))
+    about = training_summary(changed, LoopResult(10, True, 0, {"en": 3000}, LINES[-1]), LINES, 1)
+    assert about["code_changed_on_resume"] is True
 
 
 def test_memory_is_the_most_of_all_starts():

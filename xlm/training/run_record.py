@@ -39,6 +39,12 @@ class RunRecord:
     code: str
     versions: Mapping[str, str]
     mlflow_run_id: str | None = None
+    starts: tuple[Mapping[str, Any], ...] = ()  # code and versions of every start, oldest first; above are the last one's
+
+    @property
+    def code_changed(self) -> bool:
+        """Whether the code or a library was another at one of the starts than at the first."""
+        return any(start != self.starts[0] for start in self.starts)
 
 
 def training_recipe(recipe: Recipe) -> dict[str, Any]:
@@ -72,6 +78,14 @@ def read_run_record(train_folder: Path) -> RunRecord | None:
 def write_run_record(train_folder: Path, record: RunRecord) -> None:
     """Write ``run.json`` atomically."""
     write_json(train_folder / RECORD, asdict(record))
+
+
+def with_start(record: RunRecord, found: RunRecord | None) -> RunRecord:
+    """Return the record with this start behind those of ``found``, the record on disk."""
+    before: tuple[Mapping[str, Any], ...] = ()
+    if found is not None:
+        before = tuple(found.starts) or ({"code": found.code, "versions": dict(found.versions)},)
+    return replace(record, starts=(*before, {"code": record.code, "versions": dict(record.versions)}))
 
 
 def with_mlflow_run(record: RunRecord, run_id: str | None) -> RunRecord:

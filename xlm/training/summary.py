@@ -30,6 +30,7 @@ def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapp
         "losses": {name: value for name, value in (result.last or {}).items() if name.startswith("loss")},
         "precision": record.precision,
         "world_size": record.world_size,
+        "code_changed_on_resume": record.code_changed,
         "zero_stage": record.deepspeed["zero_optimization"]["stage"],
         "parameters": parameters,
     }
