@@ -8,7 +8,7 @@ from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder,
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.fingerprint import file_sha256
 from xlm.runs.folder import RunFolder
-from xlm.runs.stage import write_json
+from xlm.runs.stage import Stage, write_json
 from xlm.training.weights import ModelDescription, write_model_weights
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
@@ -48,15 +48,17 @@ def run(tmp_path, vocabulary):
     return run
 
 
-def save(run, vocabulary, step, seed):
+def save(run, vocabulary, step, seed, precision="fp32"):
+    """Write the checkpoint of a step, and say that training ended there."""
     model = PretrainingModel(ModelConfig(**MODEL), vocabulary.size, 2)
     model.initialise(seed)
     folder = run.train / "checkpoints" / f"step-{step:08d}"
     folder.mkdir(parents=True)
-    description = ModelDescription(MODEL, vocabulary.size, vocabulary.fingerprint, ("en", "de"), step, "fp32", "made-up")
+    description = ModelDescription(MODEL, vocabulary.size, vocabulary.fingerprint, ("en", "de"), step, precision, "made-up")
     write_model_weights(folder, model.state_dict(), description)
     files = {path.name: {"size_bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in folder.iterdir()}
     write_json(folder / "complete.json", {"step": step, "files": files})
+    Stage(run.train, "train", {"made": "up"}).finish_in_place({"steps": step}, 0.0, 0)
     return model
 
 
@@ -75,6 +77,22 @@ def test_last_checkpoint_is_loaded_with_its_weights(run, vocabulary):
 def test_no_checkpoint_says_which_stage_to_run(run):
     with pytest.raises(UserError, match=r"run pipelines/pretrain\.py first"):
         load_trained_encoder(Recipe.model_validate(RECIPE), run)
+
+
+def test_a_damaged_last_checkpoint_is_not_replaced_by_an_earlier_one(run, vocabulary):
+    save(run, vocabulary, 5, seed=1)
+    save(run, vocabulary, 12, seed=2)
+    weights = run.train / "checkpoints" / "step-00000012" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"finished at step 12, but the newest whole checkpoint is of step 5; run pipelines/pretrain\.py"):
+        load_trained_encoder(Recipe.model_validate(RECIPE), run)
+
+
+def test_scores_are_made_in_the_precision_of_the_checkpoint_not_of_the_recipe(run, vocabulary, monkeypatch):
+    save(run, vocabulary, 5, seed=1, precision="bf16")
+    for capabilities, precision in (({"amx_bf16": True}, "bf16"), ({}, "fp32")):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=capabilities: found)
+        assert load_trained_encoder(Recipe.model_validate(RECIPE), run).precision == precision
 
 
 def test_random_twin_has_the_shape_and_none_of_the_weights(run, vocabulary):

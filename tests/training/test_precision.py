@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from xlm.errors import NotSupportedYetError, UserError
-from xlm.training.precision import check_supported, keep_precision, resolve_precision
+from xlm.training.precision import check_supported, evaluation_precision, keep_precision, resolve_precision
 
 CPU = torch.device("cpu")
 
@@ -46,3 +46,12 @@ def test_bf16_without_zero_is_one_sentence():
     check_supported(2, "bf16")
     with pytest.raises(UserError, match="allowed stages are"):
         check_supported(4, "fp32")
+
+
+@pytest.mark.parametrize(
+    ("trained_in", "capabilities", "expected"),
+    [("bf16", {"amx_bf16": True}, "bf16"), ("bf16", {}, "fp32"), ("fp32", {"amx_bf16": True}, "fp32"), ("fp32", {}, "fp32")],
+)
+def test_scores_are_made_in_the_precision_of_training_where_the_device_has_it(monkeypatch, trained_in, capabilities, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert evaluation_precision(trained_in, CPU) == expected

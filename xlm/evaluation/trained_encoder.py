@@ -17,8 +17,9 @@ from xlm.errors import UserError
 from xlm.model.encoder import Encoder
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.folder import RunFolder
-from xlm.training.checkpoint import latest_checkpoint, load_model_weights
-from xlm.training.precision import Precision, resolve_precision
+from xlm.runs.stage import read_record
+from xlm.training.checkpoint import checkpoint_step, latest_checkpoint, load_model_weights
+from xlm.training.precision import Precision, evaluation_precision
 from xlm.vocab.vocabulary import Vocabulary
 
 
@@ -51,13 +52,24 @@ class TrainedEncoder:
 
 
 def load_trained_encoder(recipe: Recipe, run: RunFolder) -> TrainedEncoder:
-    """Load the run's last complete checkpoint; raises UserError where there is none or it does not fit the recipe."""
+    """Load the checkpoint of the run's last step, to be used in the precision it was trained in (see `evaluation_precision`).
+
+    Raises UserError where training has not finished, where the newest whole checkpoint is of an earlier
+    step, whose scores would pass for those of the finished run, and where it does not fit the recipe.
+    """
     vocabulary = Vocabulary.load(run.vocabulary)
     checkpoint = latest_checkpoint(run.train)
     if checkpoint is None:
         raise UserError("there is no complete checkpoint here; run pipelines/pretrain.py first.", file=run.train)
+    steps, found = read_record(run.train).summary.get("steps"), checkpoint_step(checkpoint)
+    if found != steps:
+        raise UserError(
+            f"training finished at step {steps}, but the newest whole checkpoint is of step {found}; "
+            "run pipelines/pretrain.py again, which goes on from there.",
+            file=run.train,
+        )
     weights = load_model_weights(checkpoint, expect=recipe.model, vocabulary_fingerprint=vocabulary.fingerprint)
-    precision = resolve_precision(recipe.training.precision, torch.device("cpu"))
+    precision = evaluation_precision(weights.precision, torch.device("cpu"))
     encoder = weights.build().encoder
     return TrainedEncoder(encoder, vocabulary, weights.config, weights.languages, weights.step, checkpoint, precision)
 

@@ -44,6 +44,15 @@ def keep_precision(requested: Requested, stored: Precision) -> Precision:
     )
 
 
+def evaluation_precision(trained_in: str, device: torch.device) -> Precision:
+    """Return the precision to score a checkpoint in: the one it was trained in, as its ``model.json`` says.
+
+    The one exception: bf16 becomes fp32 on a device that does not multiply bf16 in hardware, where it
+    would be emulated, slowly. Weights are stored in fp32, so nothing is lost by it.
+    """
+    return "bf16" if trained_in == "bf16" and _multiplies_bf16(device) else "fp32"
+
+
 def check_supported(stage: int, precision: Precision) -> None:
     """Raise a UserError for a (ZeRO stage, precision) cell that is not proved."""
     if stage in SUPPORTED[precision]:

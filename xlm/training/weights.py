@@ -36,6 +36,7 @@ class LoadedWeights:
     vocabulary_fingerprint: str
     languages: tuple[str, ...]
     step: int
+    precision: str  # trained in; the weights themselves are fp32
     state_dict: dict[str, Tensor]
 
     def build(self) -> PretrainingModel:
@@ -87,7 +88,15 @@ def load_model_weights(checkpoint: Path, *, expect: ModelConfig | None = None, v
         raise UserError("these weights are damaged; use another checkpoint.", file=checkpoint / WEIGHTS) from None
     languages = tuple(description.languages)
     _check_complete(state, config, description, checkpoint)
-    return LoadedWeights(config, description.vocabulary_size, description.vocabulary_fingerprint, languages, description.step, state)
+    return LoadedWeights(
+        config,
+        description.vocabulary_size,
+        description.vocabulary_fingerprint,
+        languages,
+        description.step,
+        description.precision,
+        state,
+    )
 
 
 def _read_description(checkpoint: Path) -> ModelDescription:
