@@ -9,26 +9,30 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 
 from xlm.errors import exits_cleanly
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
+from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
 from xlm.runs.stage import Stage
 from xlm.tracking.json_lines import JsonLines
 from xlm.tracking.tracker import Tracker
 from xlm.training.assembly import (
+    TrainingInputs,
     build_engine,
     describe_model,
     open_run,
     parameter_count,
     read_inputs,
+    reopen_finished,
     set_aside_finished,
     stage_inputs,
 )
-from xlm.training.checkpoint import latest_checkpoint
+from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint
 from xlm.training.distributed import Process, barrier, bound_kernel_cache, join_group, leave_group, one_voice, set_threads, tell_all
 from xlm.training.loop import METRICS, LoopResult, TrainingLoop
 from xlm.training.run_record import RunRecord, with_mlflow_run, write_run_record
@@ -55,13 +59,31 @@ def pretrain(invocation: Invocation, process: Process) -> None:
     bound_kernel_cache()
     inputs = read_inputs(recipe, folder, process)
     stage = Stage(folder.train, "train", stage_inputs(recipe, inputs, deepspeed_config))
-    if stage.is_done():
+    if is_done(stage, recipe.total_steps):
         if process.is_main:
             print(f"pretraining: already done ({folder.train}).")
         return
+    # Before the group forms, so that a second command says this and not that its port is taken.
+    with only_writer(folder.train, stage.name) if process.is_main else nullcontext():
+        finished = train(invocation, process, inputs, stage)
+    if not finished:
+        sys.exit(STOPPED_EXIT_CODE)
+
+
+def is_done(stage: Stage, steps: int) -> bool:
+    """Return whether training has finished for these inputs and its last checkpoint is really there."""
+    return stage.is_done() and missing_checkpoint(stage.folder, steps) is None
+
+
+def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage) -> bool:
+    """Train from the last checkpoint there is, and return whether the last step was reached."""
+    recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     join_group(process, recipe.training.process_group_timeout_s)
     if process.is_main:
-        set_aside_finished(folder.train)
+        if stage.is_done():
+            reopen_finished(folder.train, recipe.total_steps)
+        else:
+            set_aside_finished(folder.train)
     record, config = open_run(recipe, folder, inputs, deepspeed_config, process)
     checkpoint = tell_all(latest_checkpoint(folder.train) if process.is_main else None)
     tracker = start_tracker(invocation, record) if process.is_main else None
@@ -89,8 +111,7 @@ def pretrain(invocation: Invocation, process: Process) -> None:
             print(f"pretraining: stopped and saved at step {result.steps:,}; run the same command again to continue.")
     barrier()
     leave_group()
-    if not result.finished:
-        sys.exit(STOPPED_EXIT_CODE)
+    return result.finished
 
 
 def start_tracker(invocation: Invocation, record: RunRecord) -> Tracker:

@@ -14,6 +14,7 @@ import torch
 from made_up_run import make_run, write_vocabulary
 
 from xlm.runs.folder import RunFolder
+from xlm.runs.lock import only_writer
 from xlm.training.checkpoint import checkpoint_step, latest_checkpoint, load_model_weights
 
 ROOT = Path(__file__).parents[2]
@@ -158,6 +159,23 @@ def test_a_finished_run_says_so_and_shows_its_summary(unkilled):
     assert again.count("already done") == 1
 
 
+def test_a_finished_run_without_its_last_checkpoint_trains_its_last_steps_again(unkilled, tmp_path):
+    recipe, run = unkilled[0], tmp_path / "run"
+    shutil.copytree(unkilled[1], run)
+    shutil.rmtree(latest_checkpoint(run / "train"))
+    before = checkpoint_step(latest_checkpoint(run / "train"))
+    assert before < 13
+    code, printed = launch(recipe, run)
+    assert code == 0, printed
+    assert printed.count("step-00000013: this checkpoint is missing") == 1
+    assert "already done" not in printed
+    assert checkpoint_step(latest_checkpoint(run / "train")) == 13
+    assert curve(run) == curve(unkilled[1])
+    starts = json.loads((run / "train" / "run.json").read_text(encoding="utf-8"))["starts"]
+    assert len(starts) == 2
+    assert json.loads((run / "train" / "stage.json").read_text(encoding="utf-8"))["summary"]["code_changed_on_resume"] is False
+
+
 @pytest.fixture
 def stopped(unkilled, tmp_path):
     """A run in the middle: trained, but not finished."""
@@ -176,6 +194,13 @@ def assert_one_sentence(code, printed, sentence):
 def test_a_checkpoint_of_another_model_is_one_sentence(stopped):
     code, printed = launch(*stopped, overrides=["model.width=32"])
     assert_one_sentence(code, printed, "the run in this folder was started with model.width = 16, the recipe now says 32")
+
+
+def test_a_second_command_in_the_same_run_folder_is_one_sentence(stopped):
+    recipe, run = stopped
+    with only_writer(run / "train", "train"):
+        code, printed = launch(recipe, run)
+    assert_one_sentence(code, printed, "another process is writing 'train' in this run folder; wait for it or use another --run-dir.")
 
 
 def test_shards_of_another_vocabulary_are_one_sentence(stopped):

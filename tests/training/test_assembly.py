@@ -12,7 +12,7 @@ from xlm.errors import UserError
 from xlm.model.aligned import save_aligned
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage
-from xlm.training.assembly import describe_model, open_run, parameter_count, read_inputs, set_aside_finished, stage_inputs
+from xlm.training.assembly import describe_model, open_run, parameter_count, read_inputs, reopen_finished, set_aside_finished, stage_inputs
 from xlm.training.distributed import Process, join_group, leave_group
 from xlm.training.run_record import read_run_record
 from xlm.training.weights import ModelDescription
@@ -49,6 +49,21 @@ def test_a_run_is_recorded_once_and_goes_on_as_it_was(run):
         open_run(read("seed=6"), folder, inputs, ZERO2, ONE)
     with pytest.raises(UserError, match=r"asks for training\.precision fp32 but this run was started in bf16"):
         open_run(read("training.precision=fp32"), folder, inputs, ZERO2, ONE)
+
+
+def test_a_start_with_other_code_is_said_and_kept(run, monkeypatch, capsys):
+    read, folder = run
+    inputs = read_inputs(read(), folder, ONE)
+    open_run(read(), folder, inputs, ZERO2, ONE)
+    before = read_run_record(folder.train)
+    assert "note:" not in capsys.readouterr().out
+    monkeypatch.setattr("xlm.training.assembly.code_fingerprint", lambda *rooms: "edited")
+    record, _ = open_run(read(), folder, inputs, ZERO2, ONE)
+    assert "the code or a library changed since this run was started" in capsys.readouterr().out
+    # Recorded at once: a start that is killed has trained as well.
+    assert [start["code"] for start in read_run_record(folder.train).starts] == [before.code, "edited"]
+    assert record.code_changed
+    assert record.tracking_key == before.tracking_key
 
 
 def test_a_model_description_names_its_vocabulary_and_languages(run):
@@ -99,6 +114,20 @@ def test_a_finished_training_of_other_inputs_is_set_aside_and_an_unfinished_one_
         assert not train.exists()
         assert (tmp_path / ".train.old" / "number").read_text(encoding="utf-8") == str(number)
     assert "it is kept in" in capsys.readouterr().out
+
+
+def test_a_finished_training_without_its_last_checkpoint_is_open_again(tmp_path, capsys):
+    train = tmp_path / "train"
+    last = train / "checkpoints" / "step-00000004"
+    last.mkdir(parents=True)
+    (last / "complete.json").write_text(json.dumps({"step": 4, "files": {}}), encoding="utf-8")
+    Stage(train, "train", {"made": "up"}).finish_in_place({"steps": 4}, 1.0, 1)
+    reopen_finished(train, 4)
+    assert (train / "stage.json").exists()
+    shutil.rmtree(last)
+    reopen_finished(train, 4)
+    assert not (train / "stage.json").exists()
+    assert "step-00000004: this checkpoint is missing. It goes on from" in capsys.readouterr().out
 
 
 def test_aligned_embeddings_become_the_token_table(run):

@@ -13,6 +13,7 @@ from xlm.training.checkpoint import (
     complete_checkpoints,
     latest_checkpoint,
     load_model_weights,
+    missing_checkpoint,
     save_checkpoint,
     verify_checkpoint,
 )
@@ -73,6 +74,14 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, capsys, name):
     damage(save(engine, tmp_path, 2) / name)
     assert latest_checkpoint(tmp_path) == good
     assert f"step-00000002/{name}: this file of a checkpoint is damaged" in capsys.readouterr().err
+
+
+def test_why_the_last_checkpoint_cannot_be_read_is_a_sentence(tmp_path):
+    path = save(OneRankEngine(), tmp_path, 7)
+    assert missing_checkpoint(tmp_path, 7) is None
+    assert "step-00000008: this checkpoint is missing" in missing_checkpoint(tmp_path, 8)
+    damage(path / "loop.json")
+    assert "loop.json: this file of a checkpoint is damaged" in missing_checkpoint(tmp_path, 7)
 
 
 def test_truncated_missing_and_unlisted_files_are_named(tmp_path):

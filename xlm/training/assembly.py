@@ -24,8 +24,10 @@ from xlm.mixing.data_plan import DataPlan
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.folder import RunFolder
+from xlm.runs.stage import RECORD as STAGE_RECORD
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
+from xlm.training.checkpoint import missing_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, tell_all
 from xlm.training.engine import TrainingEngine
@@ -37,6 +39,7 @@ from xlm.training.run_record import (
     read_run_record,
     recipe_fingerprint,
     training_recipe,
+    with_start,
     write_run_record,
 )
 from xlm.training.statistics import LossStatistics
@@ -96,8 +99,8 @@ def open_run(
 ) -> tuple[RunRecord, dict[str, Any]]:
     """Return the run's record and DeepSpeed's configuration, the same on every rank; the group must exist.
 
-    A run that was started in this folder goes on, if it is the same (see `run_record`); otherwise a new
-    one is recorded.
+    A run that was started in this folder goes on, if it is the same (see `run_record`), and this start joins
+    its record; otherwise a new one is recorded.
     """
     found = tell_all(read_run_record(folder.train) if process.is_main else None)
     precision: Precision
@@ -127,9 +130,10 @@ def open_run(
     )
     if found is not None:
         check_same_run(found, record, folder.train)
-        if process.is_main and (found.code, dict(found.versions)) != (record.code, dict(record.versions)):
+    record = with_start(record, found)
+    if process.is_main:
+        if record.code_changed:
             print("note: the code or a library changed since this run was started; it goes on, but a rerun may give other numbers.")
-    elif process.is_main:
         folder.train.mkdir(parents=True, exist_ok=True)
         write_run_record(folder.train, record)
     return record, config
@@ -169,13 +173,22 @@ def set_aside_finished(train_folder: Path) -> None:
 
     A training that has not finished is not touched: `open_run` says what differs.
     """
-    if not (train_folder / "stage.json").exists():
+    if not (train_folder / STAGE_RECORD).exists():
         return
     old = train_folder.with_name(f".{train_folder.name}.old")
     if old.exists():
         shutil.rmtree(old)
     train_folder.rename(old)
     print(f"pretraining: inputs changed since the finished run; it is kept in {old}, and a new one starts.")
+
+
+def reopen_finished(train_folder: Path, steps: int) -> None:
+    """Take back that a training has finished when the checkpoint of its last step is not whole, and say what is wrong."""
+    problem = missing_checkpoint(train_folder, steps)
+    if problem is None:
+        return
+    (train_folder / STAGE_RECORD).unlink()
+    print(f"pretraining: finished before, but {problem} It goes on from the last whole checkpoint, or from the start.")
 
 
 def parameter_count(engine: TrainingEngine) -> int:

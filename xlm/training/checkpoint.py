@@ -83,6 +83,18 @@ def latest_checkpoint(train_folder: Path) -> Path | None:
     return None
 
 
+def missing_checkpoint(train_folder: Path, step: int) -> str | None:
+    """Return, as a sentence, why the checkpoint of ``step`` cannot be read; None where it is whole."""
+    path = train_folder / FOLDER / f"step-{step:08d}"
+    if not path.is_dir():
+        return f"{path}: this checkpoint is missing."
+    try:
+        verify_checkpoint(path)
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def complete_checkpoints(train_folder: Path) -> list[Path]:
     """Return the folders that were renamed into place, oldest first, without looking into their files."""
     folder = train_folder / FOLDER
