@@ -34,6 +34,28 @@ def test_scripts_end_with_a_sentence(raised, code, words, capsys):
     assert words in capsys.readouterr().err
 
 
+def test_what_the_system_refuses_is_a_sentence_too(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+
+    @exits_cleanly
+    def below_a_file():
+        (tmp_path / "file" / "run").mkdir()
+
+    @exits_cleanly
+    def full_disk():
+        with open("/dev/full", "w") as stream:  # noqa: PTH123
+            stream.write("x")
+
+    for main, words in (
+        (below_a_file, "file/run: not a directory; use another path"),
+        (full_disk, "no space left on device; free some space"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert words in capsys.readouterr().err
+
+
 def test_a_bug_keeps_its_traceback():
     @exits_cleanly
     def main():

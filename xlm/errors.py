@@ -7,12 +7,22 @@ line where there is one) and exit code 2. Anything else is a bug and keeps its t
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 USER_ERROR_EXIT_CODE = 2
+# What the machine refuses and the user can put right, by the number the system gives it.
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or use another folder",
+    errno.EDQUOT: "free some of your quota, or use another folder",
+    errno.EROFS: "use a folder that can be written, --run-dir for a run",
+    errno.EACCES: "change its permissions, or use another folder",
+    errno.ENOTDIR: "use another path, --run-dir for a run",
+    errno.EISDIR: "name a file, not a folder",
+}
 
 
 class UserError(Exception):
@@ -41,7 +51,8 @@ def suggest(found: str, allowed: Iterable[str]) -> str:
 def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
     """Decorate a script's ``main``: a `UserError` becomes its sentence on stderr and exit code 2.
 
-    Ctrl-C exits with 130, as a shell expects, and prints what to do next instead of a traceback.
+    So does what the system refuses (a full disk, a folder that cannot be written). Ctrl-C exits with 130, as
+    a shell expects, and prints what to do next instead of a traceback.
     """
 
     @functools.wraps(main)
@@ -50,6 +61,12 @@ def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
             main()
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
+            sys.exit(USER_ERROR_EXIT_CODE)
+        except OSError as error:
+            if error.errno not in _REMEDIES:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            print(f"error: {where}{(error.strerror or str(error)).lower()}; {_REMEDIES[error.errno]}.", file=sys.stderr)
             sys.exit(USER_ERROR_EXIT_CODE)
         except KeyboardInterrupt:
             print("interrupted: run the same command again to continue.", file=sys.stderr)

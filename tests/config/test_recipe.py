@@ -36,6 +36,8 @@ def test_shipped_recipes_load_and_are_named_after_their_file(path):
         ("training.optimizer.learning_rate=.inf", "finite"),
         ("training.optimizer.betas=[0.9, 1.0]", "less than 1"),
         ("phases.0.sequence_length=512", "rows of 512 tokens, but model.max_positions is 128"),
+        ("training.micro_batch_tokens=10", "training.micro_batch_tokens is 10, less than one row of 128 tokens"),
+        ("training.tokens_per_step=10", "less than one row"),
         ("evaluation.seeds=[]", "at least 1"),
         ("evaluation.seeds=[1, 1]", "stands twice"),
         ("evaluation.probe_penalties=[0]", "greater than 0"),

@@ -56,6 +56,9 @@ def test_missing_and_impossible_values(tmp_path):
     assert sentence(tmp_path, "rooms: 2\n") == "house.yaml: key 'name' is missing; add it."
     assert sentence(tmp_path, "name: home\nrooms: 0\n") == "house.yaml:2: 'rooms': Input should be greater than or equal to 1 (found 0)."
     assert "house.yaml:3" in sentence(tmp_path, "name: home\npets:\n- {kind: fish}\n")
+    assert (
+        sentence(tmp_path, "name: no\n") == "house.yaml:1: 'name': YAML reads this word as False; write it in quotes (\"no\" is Norwegian)."
+    )
 
 
 def test_files_that_are_not_what_they_should_be(tmp_path):

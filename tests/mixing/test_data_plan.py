@@ -164,11 +164,6 @@ def test_a_fixed_weight_on_a_corpus_without_rows_is_an_error(make_recipe, make_i
         DataPlan(recipe, index)
 
 
-def test_a_step_smaller_than_a_row_is_an_error(make_recipe, make_index):
-    with pytest.raises(UserError, match=r"tokens_per_step 63 .*sequence_length 64"):
-        DataPlan(make_recipe(tokens_per_step=63), make_index())
-
-
 def test_a_length_the_shards_lack_is_an_error(make_recipe, make_index):
     with pytest.raises(UserError, match="length 256"):
         DataPlan(make_recipe([{"sequence_length": 256}]), make_index())

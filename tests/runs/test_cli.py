@@ -37,3 +37,14 @@ def test_where_downloads_are_kept(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "xlm"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "xlm"
+
+
+def test_run_folders_that_cannot_be(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError, match="needs a folder where this file is"):
+            parse("--recipe", str(RECIPE), "--run-dir", str(path))
+    monkeypatch.chdir(tmp_path)
+    for path in ("", ".", str(tmp_path)):
+        with pytest.raises(UserError, match="working folder itself"):
+            parse("--recipe", str(RECIPE), "--run-dir", path)

@@ -76,8 +76,8 @@ def test_missing_and_damaged_records_say_what_to_do(tmp_path):
     with pytest.raises(UserError, match="run it first"):
         read_record(tmp_path / "corpus")
     (tmp_path / "corpus").mkdir()
-    for text in ("{", "{}", "[]"):
-        (tmp_path / "corpus" / "stage.json").write_text(text)
+    for text in (b"{", b"{}", b"[]", b"\xff\x00"):
+        (tmp_path / "corpus" / "stage.json").write_bytes(text)
         with pytest.raises(UserError, match="damaged"):
             read_record(tmp_path / "corpus")
         assert not stage(tmp_path).is_done()

@@ -224,6 +224,15 @@ class Recipe(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _a_micro_batch_holds_a_row(self) -> Recipe:
+        longest = max(phase.sequence_length for phase in self.phases)
+        for name in ("tokens_per_step", "micro_batch_tokens"):
+            tokens = getattr(self.training, name)
+            if tokens < longest:
+                raise ValueError(f"training.{name} is {tokens}, less than one row of {longest} tokens; raise it or shorten the rows")
+        return self
+
+    @model_validator(mode="after")
     def _scored_languages_have_tasks(self) -> Recipe:
         if self.tasks is None:
             return self

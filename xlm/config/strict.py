@@ -146,6 +146,10 @@ def _as_user_error(
         return UserError(f"unknown key '{dotted}'{hint}.{more}", file=path, line=line)
     if problem["type"] == "missing":
         return UserError(f"key '{dotted}' is missing; add it.{more}", file=path, line=line)
+    if problem["type"] == "string_type" and isinstance(problem.get("input"), bool):
+        return UserError(
+            f"'{dotted}': YAML reads this word as {problem['input']}; write it in quotes (\"no\" is Norwegian).{more}", file=path, line=line
+        )
     message = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
     shown_value = repr(problem.get("input"))
     if len(shown_value) > 80 or problem["type"] == "value_error":

@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from xlm.config.recipe import Objective, Phase, Recipe
+from xlm.config.recipe import Objective, Recipe
 from xlm.errors import UserError
 from xlm.mixing.bijection import permute
 from xlm.mixing.leaves import Leaf, phase_weights, plan_leaves
@@ -67,15 +67,14 @@ class DataPlan:
     def __init__(self, recipe: Recipe, index: ShardIndex) -> None:
         """Plan the whole run.
 
-        Raises UserError for a language, corpus or row plan that the shards lack, and for a
-        ``tokens_per_step`` below one row.
+        Raises UserError for a language, corpus or row plan that the shards lack.
         """
         self.recipe = recipe
         self.total_steps = recipe.total_steps
         self.leaves: tuple[Leaf, ...] = plan_leaves(recipe.phases, index)
         # The position of a language here is its id in every batch and in the model.
         self.languages: tuple[str, ...] = tuple(sorted({language for leaf in self.leaves for language in leaf.languages}))
-        self._rows_per_step = [_rows_per_step(phase, recipe.training.tokens_per_step) for phase in recipe.phases]
+        self._rows_per_step = [recipe.training.tokens_per_step // phase.sequence_length for phase in recipe.phases]
         self._first_steps = [0, *accumulate(phase.steps for phase in recipe.phases)]
         plateau_rows = [phase.steps * rows for phase, rows in zip(recipe.phases, self._rows_per_step, strict=True)]
         self._first_rows = [0, *accumulate(plateau_rows)]
@@ -216,13 +215,3 @@ class DataPlan:
                     f"phase '{phase.name}' names {', '.join(missing)} but draws no row of {'it' if len(missing) == 1 else 'them'}; "
                     f"drawn are: {', '.join(sorted(drawn))}; change languages, objectives or sampling."
                 )
-
-
-def _rows_per_step(phase: Phase, tokens_per_step: int) -> int:
-    rows = tokens_per_step // phase.sequence_length
-    if rows < 1:
-        raise UserError(
-            f"training.tokens_per_step {tokens_per_step} is less than one row of phase '{phase.name}' "
-            f"(sequence_length {phase.sequence_length}); raise the one or lower the other."
-        )
-    return rows

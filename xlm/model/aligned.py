@@ -195,7 +195,9 @@ def load_aligned(folder: Path, vocabulary_fingerprint: str) -> Floats:
     except FileNotFoundError:
         raise UserError("there are no aligned embeddings here; run pipelines/init_embeddings.py first.", file=path) from None
     except (SafetensorError, OSError):
-        raise UserError("these aligned embeddings are damaged; run pipelines/init_embeddings.py again.", file=path) from None
+        raise UserError(
+            "these aligned embeddings are damaged; delete their folder and run pipelines/init_embeddings.py again.", file=path
+        ) from None
     if found != vocabulary_fingerprint:
         raise UserError(
             f"these embeddings were made for vocabulary {found}, but the vocabulary in use is {vocabulary_fingerprint}; "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xlm.config.recipe import Recipe
 from xlm.config.strict import load_config
+from xlm.errors import UserError
 from xlm.runs.folder import RunFolder
 
 RUNS = Path("runs")
@@ -38,7 +39,19 @@ def parse_invocation(parser: argparse.ArgumentParser, argv: list[str] | None = N
     arguments = parser.parse_args(argv)
     recipe = load_config(Recipe, arguments.recipe, arguments.set)
     root = arguments.run_dir if arguments.run_dir is not None else RUNS / recipe.name
+    check_run_folder(root)
     return Invocation(recipe, arguments.recipe, RunFolder(root), arguments)
+
+
+def check_run_folder(root: Path) -> None:
+    """Raise UserError for a path that no run folder can have: the working folder itself, a file, or below one."""
+    if root.resolve() == Path.cwd():
+        raise UserError("--run-dir is the working folder itself; give the run a folder of its own, such as runs/mine.")
+    for path in (root, *root.parents):
+        if path.exists():
+            if not path.is_dir():
+                raise UserError(f"--run-dir {root} needs a folder where this file is; use another path.", file=path)
+            return
 
 
 def cache_folder() -> Path:

@@ -116,7 +116,7 @@ def read_record(folder: Path) -> StageRecord:
         return StageRecord(**data)
     except FileNotFoundError:
         raise UserError(f"the stage that writes '{folder.name}' has not finished; run it first.", file=folder) from None
-    except (json.JSONDecodeError, TypeError):
+    except (ValueError, TypeError):  # not UTF-8, not JSON, or not a record
         raise UserError("this stage record is damaged; delete its folder and run the stage again.", file=path) from None
 
 

@@ -83,9 +83,13 @@ def map_arrow(path: Path) -> pa.RecordBatch:
         with pa.memory_map(str(path), "r") as source:
             reader = pa.ipc.open_file(source)
             if reader.num_record_batches != 1:
-                raise UserError(f"{reader.num_record_batches} record batches found, 1 expected; build the shards again.", file=path)
+                raise UserError(
+                    f"{reader.num_record_batches} record batches found, 1 expected; delete its shards folder and build it again.", file=path
+                )
             return reader.get_batch(0)
     except FileNotFoundError:
-        raise UserError("this file is missing; build the shards again with pipelines/build_shards.py.", file=path) from None
+        raise UserError(
+            "this file is missing; delete its shards folder and build it again with pipelines/build_shards.py.", file=path
+        ) from None
     except (pa.ArrowInvalid, OSError):
-        raise UserError("this file is damaged or not an Arrow IPC file; build the shards again.", file=path) from None
+        raise UserError("this file is damaged or not an Arrow IPC file; delete its shards folder and build it again.", file=path) from None

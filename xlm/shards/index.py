@@ -73,7 +73,7 @@ class ShardIndex:
         except FileNotFoundError:
             raise UserError("there are no shards here; build them with pipelines/build_shards.py.", file=path) from None
         except json.JSONDecodeError as error:
-            raise UserError("this index is damaged; build the shards again.", file=path, line=error.lineno) from None
+            raise UserError("this index is damaged; delete its folder and build the shards again.", file=path, line=error.lineno) from None
         try:
             version = data["format_version"]
             if version != FORMAT_VERSION:
@@ -86,7 +86,7 @@ class ShardIndex:
                 plans={(plan.corpus, plan.objective, plan.length, plan.variant): plan for plan in plans},
             )
         except (KeyError, TypeError, AttributeError):
-            raise UserError("this index is damaged; build the shards again.", file=path) from None
+            raise UserError("this index is damaged; delete its folder and build the shards again.", file=path) from None
 
     def save(self, folder: Path) -> None:
         """Write ``index.json``."""

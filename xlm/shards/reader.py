@@ -94,7 +94,9 @@ class TokenShard:
     def verify(self) -> None:
         """Raise UserError when the content does not have the checksum it was written with."""
         if content_checksum(self.batch) != (self.batch.schema.metadata or {}).get(CHECKSUM_KEY, b"").decode():
-            raise UserError("the checksum of this shard does not match its content; build the shards again.", file=self.path)
+            raise UserError(
+                "the checksum of this shard does not match its content; delete its shards folder and build it again.", file=self.path
+            )
 
 
 def check_vocabulary(found: str, expected: str, file: Path) -> None:
@@ -189,7 +191,10 @@ class ShardSet:
             file = entry.files[number]
             shard = TokenShard.open(self.folder / file.path, entry.kind, self._vocabulary_fingerprint)
             if shard.items != file.items:
-                raise UserError(f"{shard.items} items found, the index says {file.items}; build the shards again.", file=shard.path)
+                raise UserError(
+                    f"{shard.items} items found, the index says {file.items}; delete this shards folder and build it again.",
+                    file=shard.path,
+                )
             self._shards[key] = shard
         return self._shards[key]
 

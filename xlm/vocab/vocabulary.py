@@ -43,7 +43,9 @@ class Vocabulary:
         self._open(file)
 
     def _open(self, file: Path | str | None) -> None:
-        damaged = "this vocabulary is damaged (not a SentencePiece model); build it again with pipelines/build_vocab.py."
+        damaged = (
+            "this vocabulary is damaged (not a SentencePiece model); delete its folder and build it again with pipelines/build_vocab.py."
+        )
         try:
             proto = model_pb2.ModelProto.FromString(self._model)
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
