@@ -35,7 +35,7 @@ from xlm.training.assembly import (
 from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint
 from xlm.training.distributed import Process, barrier, bound_kernel_cache, join_group, leave_group, one_voice, set_threads, tell_all
 from xlm.training.loop import METRICS, LoopResult, TrainingLoop
-from xlm.training.run_record import RunRecord, with_mlflow_run, write_run_record
+from xlm.training.run_record import RunRecord, read_run_record, with_mlflow_run, write_run_record
 from xlm.training.summary import peak_memory, summary_lines, training_summary
 
 STOPPED_EXIT_CODE = 143  # 128 + SIGTERM: saved and ready to be started again
@@ -63,6 +63,8 @@ def pretrain(invocation: Invocation, process: Process) -> None:
         if process.is_main:
             print(f"pretraining: already done ({folder.train}).")
         return
+    # A damaged record is found by every rank alike, before any waits for another.
+    read_run_record(folder.train)
     # Before the group forms, so that a second command says this and not that its port is taken.
     with only_writer(folder.train, stage.name) if process.is_main else nullcontext():
         finished = train(invocation, process, inputs, stage)

@@ -45,10 +45,20 @@ def test_a_run_is_recorded_once_and_goes_on_as_it_was(run):
     again, _ = open_run(read("training.precision=auto", "training.checkpoint.every_steps=50"), folder, inputs, ZERO2, ONE)
     assert again.tracking_key == record.tracking_key
     assert again.precision == "bf16"
+    (folder.train / "checkpoints" / "step-00000001").mkdir(parents=True)
     with pytest.raises(UserError, match=r"started with seed = 5, the recipe now says 6"):
         open_run(read("seed=6"), folder, inputs, ZERO2, ONE)
     with pytest.raises(UserError, match=r"asks for training\.precision fp32 but this run was started in bf16"):
         open_run(read("training.precision=fp32"), folder, inputs, ZERO2, ONE)
+
+
+def test_a_start_that_saved_nothing_does_not_hold_the_folder(run):
+    read, folder = run
+    inputs = read_inputs(read(), folder, ONE)
+    mistaken, _ = open_run(read("seed=6"), folder, inputs, ZERO2, ONE)
+    right, _ = open_run(read(), folder, inputs, ZERO2, ONE)
+    assert right.recipe["seed"] == read().seed
+    assert right.tracking_key != mistaken.tracking_key
 
 
 def test_a_start_with_other_code_is_said_and_kept(run, monkeypatch, capsys):

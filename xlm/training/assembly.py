@@ -27,7 +27,7 @@ from xlm.runs.folder import RunFolder
 from xlm.runs.stage import RECORD as STAGE_RECORD
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
-from xlm.training.checkpoint import missing_checkpoint
+from xlm.training.checkpoint import complete_checkpoints, missing_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, tell_all
 from xlm.training.engine import TrainingEngine
@@ -102,7 +102,7 @@ def open_run(
     A run that was started in this folder goes on, if it is the same (see `run_record`), and this start joins
     its record; otherwise a new one is recorded.
     """
-    found = tell_all(read_run_record(folder.train) if process.is_main else None)
+    found = tell_all(_started_run(recipe, folder.train, inputs, process) if process.is_main else None)
     precision: Precision
     if found is None:
         precision = tell_all(resolve_precision(recipe.training.precision, process.device()))
@@ -137,6 +137,15 @@ def open_run(
         folder.train.mkdir(parents=True, exist_ok=True)
         write_run_record(folder.train, record)
     return record, config
+
+
+def _started_run(recipe: Recipe, train_folder: Path, inputs: TrainingInputs, process: Process) -> RunRecord | None:
+    """Return the record of a run that is under way here; one of another kind that never saved anything does not count."""
+    found = read_run_record(train_folder)
+    if found is None or complete_checkpoints(train_folder):
+        return found
+    asked = (training_recipe(recipe), dict(inputs.fingerprints), process.world_size)
+    return found if (dict(found.recipe), dict(found.inputs), found.world_size) == asked else None
 
 
 def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, Any], process: Process) -> TrainingEngine:
