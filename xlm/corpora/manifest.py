@@ -106,7 +106,7 @@ class WheelSource(_Licensed):
 
 
 class FilesSource(_Licensed):
-    """Local files in one language, read through `datasets`; paths are relative to the working folder."""
+    """Local files in one language, each exactly the one named (no patterns); paths are relative to the working folder."""
 
     kind: Literal["files"]
     paths: Annotated[tuple[Path, ...], Field(min_length=1)]
