@@ -31,6 +31,12 @@ def main() -> None:
     if section is None:
         raise UserError("this recipe has no 'tasks' section, so there is nothing to draw; add one.", file=call.recipe_path)
     manifest = load_manifest(call.recipe.corpora.manifest)
+    if all(source.name != INTENTS_SOURCE for source in manifest.sources):
+        raise UserError(
+            f"the tasks of this recipe need the source '{INTENTS_SOURCE}', which this manifest lacks; add it as in "
+            "corpora_manifests/quickstart.yaml, or say --set tasks=null to pretrain without scores.",
+            file=call.recipe.corpora.manifest,
+        )
     source = manifest.wheel(INTENTS_SOURCE)
     normalised = normalised_corpus(manifest, call.folder.normalised, cache_folder())
     inputs = {

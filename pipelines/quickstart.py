@@ -9,20 +9,21 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from xlm.config.strict import load_config
+from xlm.corpora.manifest import load_manifest
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly
 from xlm.report.text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
-from xlm.runs.processes import run_to_end
+from xlm.runs.processes import free_port, gpu_count, run_to_end
 from xlm.runs.stage import RECORD
 from xlm.tracking.tracker import Tracker
+from xlm.vocab.spec import VocabularySpec
 
 HERE = Path(__file__).resolve().parent
 # How long pretraining gets to finish its step and save after Ctrl-C, and any other stage to end.
@@ -61,13 +62,6 @@ def planned_steps(invocation: Invocation) -> list[Step]:
     return [step for step in steps if invocation.recipe.tasks is not None or not step.needs_tasks]
 
 
-def gpu_count() -> int:
-    """Return how many GPUs torch can use, asked in a process of its own: torch would stay in memory for the whole run."""
-    question = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
-    answer = subprocess.run(question, capture_output=True, text=True, check=False).stdout.strip()
-    return int(answer) if answer.isdigit() else 0
-
-
 def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[str]:
     """Return the command of a stage; pretraining goes through the DeepSpeed launcher, on a free port."""
     command = [str(HERE / step.script), "--recipe", str(arguments.recipe)]
@@ -77,11 +71,8 @@ def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[
         command += ["--run-dir", str(arguments.run_dir)]
     if not step.launched:
         return [sys.executable, *command]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     # No host file: one left at the launcher's default path must not send this run to other machines.
-    options = ["--hostfile", os.devnull, "--num_accelerators", str(ranks), "--master_port", str(port), "--log_level", "critical"]
+    options = ["--hostfile", os.devnull, "--num_accelerators", str(ranks), "--master_port", str(free_port()), "--log_level", "critical"]
     launcher = str(Path(sys.executable).with_name("deepspeed"))
     return [sys.executable, launcher, *options, *command, "--deepspeed_config", str(arguments.deepspeed_config)]
 
@@ -111,6 +102,15 @@ def failure_sentence(step: Step, code: int) -> str:
     return f"{step.script} failed with exit code {code} (its messages are above); the same command continues here."
 
 
+def check_files(invocation: Invocation) -> None:
+    """Raise UserError now for a file that a stage would only miss hours from here."""
+    load_manifest(invocation.recipe.corpora.manifest)
+    load_config(VocabularySpec, invocation.recipe.vocabulary)
+    config = invocation.arguments.deepspeed_config
+    if not config.is_file():
+        raise UserError("this DeepSpeed file does not exist; deepspeed_configs/ has one for each ZeRO stage.", file=config)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -125,6 +125,7 @@ def main() -> None:
     invocation = parse_invocation(parser)
     if invocation.arguments.ranks is not None and invocation.arguments.ranks < 1:
         raise UserError(f"--ranks {invocation.arguments.ranks} was given; at least one process has to pretrain.")
+    check_files(invocation)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     steps = planned_steps(invocation)

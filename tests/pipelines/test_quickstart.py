@@ -150,3 +150,20 @@ def test_without_tasks_nothing_is_scored_and_random_embeddings_need_no_stage(qui
     call = parse_invocation(recipe_parser(""), ["--recipe", str(RECIPE), "--set", "tasks=null", "--set", "embeddings={kind: random}"])
     scripts = [step.script for step in quickstart.planned_steps(call)]
     assert scripts == ["build_corpus.py", "build_vocab.py", "build_shards.py", "pretrain.py", "report.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "corpora.manifest=none.yaml"], "none.yaml: this file does not exist"),
+        (["--set", "vocabulary=none.yaml"], "none.yaml: this file does not exist"),
+        (["--deepspeed_config", "none.json"], "none.json: this DeepSpeed file does not exist"),
+    ],
+)
+def test_missing_files_are_said_before_the_first_stage(staged, tmp_path, monkeypatch, capsys, arguments, words) -> None:
+    monkeypatch.setattr(sys, "argv", ["quickstart.py", "--recipe", str(RECIPE), "--run-dir", str(tmp_path / "run"), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        staged.main()
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from xlm.runs.processes import run_to_end
+from xlm.runs.processes import free_port, gpu_count, run_to_end
 
 # A launcher with two ranks below it; a rank that is told to stop takes a moment to save.
 RANK = """
@@ -79,3 +80,13 @@ def test_a_rank_that_never_ends_is_killed_after_the_grace(tmp_path: Path) -> Non
         run_to_end([sys.executable, "-c", LAUNCHER, deaf, str(note)], os.environ, saves_when_stopped=True, grace_s=0.5)
     thread.join()
     assert time.monotonic() - started < 15
+
+
+def test_a_free_port_can_be_listened_on():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", free_port()))
+
+
+def test_gpus_are_counted_in_another_process():
+    assert gpu_count() >= 0
+    assert "torch" not in sys.modules or gpu_count() == sys.modules["torch"].cuda.device_count()

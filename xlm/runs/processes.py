@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 import psutil
@@ -62,3 +64,18 @@ def _signal(process: psutil.Process, number: signal.Signals) -> None:
     # psutil compares start times, so that a process id used again by another program is never hit.
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
+
+
+def gpu_count() -> int:
+    """Return how many GPUs torch can use, asked in a process of its own: torch would stay in memory for the whole run."""
+    question = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
+    answer = subprocess.run(question, capture_output=True, text=True, check=False).stdout.strip()
+    return int(answer) if answer.isdigit() else 0
+
+
+def free_port() -> int:
+    """Return a TCP port of this machine that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
