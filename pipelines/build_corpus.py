@@ -9,7 +9,7 @@ from xlm.corpora.clean import clean_corpus, summary_table
 from xlm.corpora.drops import DropCounts
 from xlm.corpora.held_out import HeldOutText
 from xlm.corpora.manifest import Manifest, load_manifest
-from xlm.corpora.normalised import normalised_corpus
+from xlm.corpora.normalised import normalised_corpus, without_text_lines
 from xlm.errors import UserError, exits_cleanly
 from xlm.runs.cli import cache_folder, parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint
@@ -33,19 +33,20 @@ def main() -> None:
         )
     normalised = normalised_corpus(manifest, folder.normalised, cache_folder())
     stage = corpus_stage(recipe, folder, normalised, held_out_file)
+    found = read_record(normalised).summary
+    without_text = without_text_lines(found["without_text"])
     if stage.is_done():
-        print(f"{folder.corpus}: already done")
+        print("\n".join([*without_text, f"{folder.corpus}: already done"]))
         return
     drops = DropCounts()
-    drops.merge(read_record(normalised).summary["dropped"])
+    drops.merge(found["dropped"])
     held_out = HeldOutText.load(held_out_file) if held_out_file is not None else None
     with stage.write() as output:
         limit = recipe.corpora.max_documents_per_language
         counts = clean_corpus(normalised, output.folder, held_out=held_out, max_documents=limit, seed=recipe.seed, drops=drops)
-        output.summary |= counts.summary(drops)
+        output.summary |= counts.summary(drops) | {"without_text": found["without_text"]}
         write_json(output.folder / "summary.json", output.summary)
-    print(summary_table(output.summary))
-    print(f"corpus: {folder.corpus}")
+    print("\n".join([summary_table(output.summary), *without_text, f"corpus: {folder.corpus}"]))
 
 
 def corpus_stage(recipe: Recipe, folder: RunFolder, normalised: Path, held_out_file: Path | None) -> Stage:

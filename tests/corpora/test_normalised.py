@@ -8,7 +8,7 @@ import pytest
 from xlm.corpora import normalised as normalised_module
 from xlm.corpora.fold import pair_key
 from xlm.corpora.manifest import Manifest
-from xlm.corpora.normalised import normalised_corpus
+from xlm.corpora.normalised import normalised_corpus, without_text_lines
 from xlm.corpora.store import document_languages, pair_names, read_documents, read_pairs
 from xlm.errors import UserError
 from xlm.runs.stage import read_record
@@ -79,6 +79,7 @@ def test_everything_is_read_normalised_and_counted(manifest, tmp_path):
     assert pair_names(folder) == ["de_en", "en_de"]
     summary = read_record(folder).summary
     assert summary["kept"] == {"de": 1, "de_en": 1, "en": 4, "en_de": 2}
+    assert summary["without_text"] == {}
     assert summary["dropped"] == {
         "de": {
             "texts": {
@@ -133,3 +134,25 @@ def test_a_manifest_without_usable_text_is_one_sentence(tmp_path):
     }
     with pytest.raises(UserError, match="no usable text"):
         normalised_corpus(Manifest.model_validate({"sources": [source]}), tmp_path / "n", tmp_path / "cache")
+
+
+def test_a_source_or_language_that_gives_nothing_is_named(manifest, tmp_path):
+    (tmp_path / "empty.txt").write_text("", encoding="utf-8")
+    (tmp_path / "digits.txt").write_text("12\n", encoding="utf-8")
+    declared = manifest.model_dump(mode="json")
+    declared["sources"][0]["languages"]["el"] = "de"  # German for Greek: all of it is in the wrong script
+    for name in ("empty", "digits"):
+        declared["sources"].append(
+            {
+                "name": name, "kind": "files", "licence": "own", "paths": [str(tmp_path / f"{name}.txt")], "format": {"kind": "text"},
+                "language": "yo",
+            }
+        )  # fmt: skip
+    folder = normalised_corpus(Manifest.model_validate(declared), tmp_path / "run/normalised", tmp_path / "cache")
+    without_text = read_record(folder).summary["without_text"]
+    assert without_text == {"texts": ["el"], "empty": ["yo"], "digits": ["yo"]}
+    assert sorted(without_text_lines(without_text)) == [
+        "source 'digits' (yo) gave no text",
+        "source 'empty' (yo) gave no text",
+        "source 'texts' (el) gave no text",
+    ]

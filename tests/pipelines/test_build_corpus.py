@@ -71,6 +71,19 @@ def test_a_manifest_becomes_a_corpus_once(run, tmp_path):
     assert "already done" in run("tasks=null")[1]
 
 
+def test_a_source_without_text_is_named_in_print_and_summary(run, tmp_path):
+    (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
+    with (tmp_path / "manifest.yaml").open("a", encoding="utf-8") as stream:
+        stream.write(
+            f"  - {{name: b, kind: files, licence: own, paths: [{tmp_path / 'empty.txt'}], language: yo, format: {{kind: text}}}}\n"
+        )
+    code, printed = run("tasks=null")
+    assert code == 0, printed
+    assert "source 'b' (yo) gave no text\n" in printed
+    assert json.loads((tmp_path / "run/corpus/summary.json").read_text(encoding="utf-8"))["without_text"] == {"b": ["yo"]}
+    assert "source 'b' (yo) gave no text\n" in run("tasks=null")[1]
+
+
 def test_held_out_text_is_kept_out_and_must_have_been_drawn(run, tmp_path):
     code, printed = run()
     assert code == 2

@@ -9,13 +9,13 @@ wrong script, a "translation" equal to its source) is settled here; what needs t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from xlm.corpora.documents import Document, SentencePair
 from xlm.corpora.drops import DropCounts
 from xlm.corpora.fold import pair_key
-from xlm.corpora.manifest import FilesSource, Manifest, ParallelLinesSource, WheelSource, local_fingerprints
+from xlm.corpora.manifest import FilesSource, Manifest, ParallelLinesSource, WheelSource, local_fingerprints, source_languages
 from xlm.corpora.normalise import AccessKey, Drop, normalise, normalise_running_text
 from xlm.corpora.pair_filters import pair_problem, text_problem
 from xlm.corpora.readers.source import read_source
@@ -39,11 +39,16 @@ def normalised_corpus(manifest: Manifest, folder: Path, cache: Path) -> Path:
     with stage.write() as output:
         counts: Counter[str] = Counter()
         with CorpusWriter(output.folder) as writer, Progress("normalise", total=None, unit="texts") as progress:
+            without_text: dict[str, list[str]] = {}
             for source in manifest.text_sources:
-                _Normaliser(source, writer, drops, counts, progress).run(cache)
+                normaliser = _Normaliser(source, writer, drops, counts, progress)
+                normaliser.run(cache)
+                silent = [language for language in source_languages(source) if language not in normaliser.languages]
+                if silent:
+                    without_text[source.name] = silent
         if not counts:
             raise UserError("the manifest's sources hold no usable text; see its formats and languages.")
-        output.summary |= {"kept": dict(sorted(counts.items())), "dropped": drops.nested()}
+        output.summary |= {"kept": dict(sorted(counts.items())), "dropped": drops.nested(), "without_text": without_text}
     return folder
 
 
@@ -51,6 +56,11 @@ def normalised_stage(manifest: Manifest, folder: Path) -> Stage:
     """Return the stage, whose inputs are the manifest, the local files it names and the code of this room."""
     inputs = {"manifest": manifest.fingerprint, "code": code_fingerprint("corpora"), **local_fingerprints(manifest)}
     return Stage(folder, STAGE, inputs)
+
+
+def without_text_lines(without_text: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return one line a source and language of the manifest of which nothing was kept, so that none vanishes silently."""
+    return [f"source '{source}' ({language}) gave no text" for source, languages in without_text.items() for language in languages]
 
 
 class _Normaliser:
@@ -68,6 +78,7 @@ class _Normaliser:
         access_key: AccessKey = "none"
         if isinstance(source, WheelSource) and source.format is not None and source.format.kind == "gettext":
             access_key = source.format.access_key
+        self.languages: set[str] = set()  # of which anything was kept
         self._catalogue_text = _remembering(lambda text: normalise(text, access_key))
         self._seen: set[tuple[str, str]] = set()
         self._seen_pairs: set[tuple[str, str, str]] = set()
@@ -97,6 +108,7 @@ class _Normaliser:
         starts = sentence_starts(text) if running else None
         self._writer.document(Document(identity, text, record.language, self._source.name, starts))
         self._counts[record.language] += 1
+        self.languages.add(record.language)
 
     def _pair(self, record: RawPair) -> None:
         clean = normalise_running_text if record.nature == "running" else self._catalogue_text
@@ -119,6 +131,7 @@ class _Normaliser:
         key = pair_key(target if record.target_language == "en" else source)
         self._writer.pair(SentencePair(key, source, target, record.source_language, record.target_language, self._source.name))
         self._counts[f"{record.source_language}_{record.target_language}"] += 1
+        self.languages |= {record.source_language, record.target_language}
 
 
 def _problem_of(text: str | Drop, side: str) -> str | None:
