@@ -1,14 +1,22 @@
+import http.server
+import json
+import os
+import socket
 import sqlite3
+import threading
 import time
 
 import pytest
 
-from xlm.tracking.tracker import Tracker, default_tracking_uri, flatten
+from xlm.tracking.tracker import HTTP_DEFAULTS, Tracker, default_tracking_uri, flatten
 
 
 @pytest.fixture(autouse=True)
 def _no_server(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for name in HTTP_DEFAULTS:
+        monkeypatch.setenv(name, "")  # so that what the tracker sets is taken back
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +98,160 @@ def test_a_store_that_does_not_answer_is_a_warning_once(tmp_path, monkeypatch, c
     assert tracker.run_id is None
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """As much of an MLflow server as a run needs."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.uri = f"http://127.0.0.1:{self.server_port}"
+        self.calls = []
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def die(self):
+        self.shutdown()
+        self.server_close()
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        call = self.path.partition("?")[0].partition("/mlflow/")[2]
+        self.server.calls.append((call, json.loads(self.rfile.read(length) or "{}")))
+        run_info = {"run_id": "r1", "run_uuid": "r1", "experiment_id": "1", "status": "RUNNING", "lifecycle_stage": "active"}
+        answers = {
+            "experiments/get-by-name": {"experiment": {"experiment_id": "1", "name": "xlm", "lifecycle_stage": "active"}},
+            "runs/search": {},
+            "runs/create": {"run": {"info": run_info, "data": {}}},
+            "runs/get": {"run": {"info": run_info, "data": {}}},
+            "runs/update": {"run_info": run_info},
+            "runs/log-batch": {},
+        }
+        body = json.dumps(answers.get(call, {"error_code": "ENDPOINT_NOT_FOUND"})).encode()
+        self.send_response(200 if call in answers else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PATCH = answer  # noqa: N815 (the names http.server asks for)
+
+    def log_message(self, *_):
+        pass
+
+
+def dead_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+def test_a_dead_server_is_one_early_warning_and_no_wait(tmp_path, monkeypatch, capfd):
+    port = dead_port()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:secret@127.0.0.1:{port}")
+    tracker = Tracker(tmp_path / "run", key="k", name="n")
+    tracker.start()
+    tracker.log(1, {"loss": 1.0})
+    wait_for(lambda: tracker._warned)  # long before the first flush of a run that goes on
+    printed = capfd.readouterr().err
+    assert printed.startswith(f"warning: MLflow at http://127.0.0.1:{port} does not answer (")
+    assert "refused" in printed
+    assert printed.endswith("training goes on, metrics.jsonl has every number.\n")
+    began = time.monotonic()
+    tracker.flush()
+    tracker.log_figures([tmp_path / "figure.png"])
+    tracker.close()
+    assert time.monotonic() - began < 15.0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_server_that_takes_calls_and_never_answers_is_given_up(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        tracker = Tracker(tmp_path / "run", key="k", name="n")
+        tracker.start()
+        tracker.log(1, {"loss": 1.0})
+        began = time.monotonic()
+        tracker.close()
+        assert time.monotonic() - began < 15.0
+    assert capfd.readouterr().err.count("does not answer") == 1
+
+
+def test_a_server_that_dies_midway_is_one_warning_and_no_wait(tmp_path, monkeypatch, capfd):
+    server = Server()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    tracker = Tracker(tmp_path / "run", key="k", name="n")
+    tracker.start()
+    tracker.log(1, {"loss": 1.0})
+    tracker.flush()
+    assert tracker.run_id == "r1"
+    assert [metric["key"] for call, sent in server.calls if call == "runs/log-batch" for metric in sent["metrics"]] == ["loss", "step"]
+    assert capfd.readouterr().err == ""
+    server.die()
+    began = time.monotonic()
+    for step in (2, 3):
+        tracker.log(step, {"loss": 1.0})
+        tracker.flush()
+    tracker.log_figures([tmp_path / "figure.png"])
+    tracker.close()
+    assert time.monotonic() - began < 15.0
+    printed = capfd.readouterr().err
+    assert printed.count("\n") == 1
+    assert printed.startswith(f"warning: MLflow at {server.uri} does not answer (")
+
+
+def test_the_end_does_not_wait_for_a_call_that_hangs_on_a_dead_server(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setattr("xlm.tracking.tracker.FAILING_CLOSE_TIMEOUT_S", 0.5)
+    released, calls = threading.Event(), []
+
+    def open_run():
+        calls.append(1)
+        if len(calls) > 1:
+            released.wait(30)
+        raise TimeoutError("timed out")
+
+    tracker = Tracker(tmp_path / "run", key="k", name="n")
+    monkeypatch.setattr(tracker, "_open", open_run)
+    tracker.start()
+    wait_for(lambda: tracker._failing)
+    began = time.monotonic()
+    tracker.close()
+    assert time.monotonic() - began < 5.0
+    released.set()
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_end_is_never_a_silent_wait(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("xlm.tracking.tracker.CLOSE_TIMEOUT_S", 0.3)
+    released = threading.Event()
+    tracker = Tracker(tmp_path / "run", key="k", name="n")
+    monkeypatch.setattr(tracker, "_open", lambda: released.wait(30))
+    tracker.start()
+    tracker.close()
+    released.set()
+    assert "does not answer (no answer in time)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("chosen", [None, "3"])
+def test_calls_are_short_unless_the_user_chose(tmp_path, monkeypatch, chosen):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{dead_port()}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    if chosen is not None:
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", chosen)
+    Tracker(tmp_path / "run", key="k", name="n").log_figures([])
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == (chosen or "5")
+
+
 def test_what_could_not_be_written_is_written_when_the_store_is_back(store, monkeypatch):
     root, _ = store
     tracker = Tracker(root / "back", key="back", name="back")
@@ -141,6 +303,22 @@ def test_the_ui_command_names_the_store(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     assert default_tracking_uri(tmp_path) == "http://127.0.0.1:5000"
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000"),
+        ("https://someone:secret@mlflow.example/a", "https://mlflow.example/a"),
+        ("http://[no address", "http://[no address"),
+    ],
+)
+def test_a_server_is_shown_as_its_address(tmp_path, monkeypatch, capsys, uri, shown):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    tracker = Tracker(tmp_path / "run", key="", name="")
+    assert tracker.ui_command() == shown
+    tracker._warn(f"API request to {uri}/api failed")
+    assert capsys.readouterr().err.startswith(f"warning: MLflow at {shown} does not answer (API request to {shown}/api failed); ")
 
 
 def test_flatten_names_nested_values():

@@ -2,9 +2,9 @@
 
 Promise 9. Training hands over numbers and goes on; a thread opens the store (several seconds), writes in
 batches (a synchronous metric costs about 10 ms), and when the store fails keeps what it has and tries
-again. A training run is one MLflow run across resumes: it is found by a tag that ``run.json`` holds from
-the start, so a kill between creating the run and noting its id makes no second one. Import of mlflow is
-left to the thread.
+again; the end waits only a few seconds for a server that was found dead. A training run is one MLflow run
+across resumes: it is found by a tag that ``run.json`` holds from the start, so a kill between creating the
+run and noting its id makes no second one. Import of mlflow is left to the thread.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -33,6 +34,11 @@ PARAMETERS_A_CALL = 100
 PARAMETER_CHARACTERS = 6000
 KEPT_METRICS = 200_000
 CLOSE_TIMEOUT_S = 60.0
+# How long the end of a run waits for a server whose last call failed.
+FAILING_CLOSE_TIMEOUT_S = 5.0
+# MLflow's own defaults keep trying one call for minutes, in which nobody hears that the server is dead; here the
+# buffer is what tries again. A value that the user set stays.
+HTTP_DEFAULTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 
 _Metric = tuple[str, float, int, int]  # name, value, time in ms, step
 
@@ -53,6 +59,7 @@ class Tracker:
         self._run_id: str | None = None
         self._client: Any = None
         self._warned = False
+        self._failing = False  # the last call failed
         self._status = "FINISHED"
         self._logged_step = -1
         self._buffer: list[_Metric] = []
@@ -79,26 +86,31 @@ class Tracker:
         if self._thread is not None:
             done = threading.Event()
             self._queue.put(done)
-            done.wait(timeout_s)
+            self._wait(done.is_set, done.wait, timeout_s)
 
     def close(self, status: str = "FINISHED") -> None:
-        """Write what is left and end the run as FINISHED, FAILED or KILLED; waits at most a minute."""
+        """Write what is left and end the run as FINISHED, FAILED or KILLED; waits at most a minute, for a dead server seconds."""
         if self._thread is None:
             return
         self._status = status
         self._queue.put(None)
-        self._thread.join(CLOSE_TIMEOUT_S)
-        self._thread = None
+        thread, self._thread = self._thread, None
+        if not self._wait(lambda: not thread.is_alive(), thread.join, CLOSE_TIMEOUT_S):
+            self._warn("no answer in time")
 
     def log_figures(self, paths: Iterable[Path]) -> None:
         """Attach files to the run under ``figures/``; opens the run when it is not open."""
+        if self._thread is not None and self._server_is_dead():
+            return  # the thread has said so, and is the one that keeps trying
         with self._never_in_the_way():
             self._open()
             for path in paths:
                 self._client.log_artifact(self._run_id, str(path), "figures")
 
     def ui_command(self) -> str:
-        """Return the command that opens the MLflow UI on this store."""
+        """Return the command that opens the MLflow UI on this store; a server has its UI at its own address."""
+        if self.uri.startswith(("http://", "https://")):
+            return self.uri.replace(_credentials(self.uri), "", 1)
         program = Path(sys.executable).with_name("mlflow")
         shown = str(program) if program.exists() else "mlflow"
         store = self.uri
@@ -107,6 +119,21 @@ class Tracker:
         with contextlib.suppress(ValueError):
             store = SQLITE + str(Path(self.uri.removeprefix(SQLITE)).relative_to(Path.cwd()))
         return f"{shown} ui --backend-store-uri {store}"
+
+    def _server_is_dead(self) -> bool:
+        # A file never is: a locked database comes back, and waiting for it is what keeps its last numbers.
+        return self._failing and not self.uri.startswith(SQLITE)
+
+    def _wait(self, is_done: Callable[[], bool], wait: Callable[[float], object], timeout_s: float) -> bool:
+        """Wait at most ``timeout_s``, or less as long as the server is dead, and return whether it was done."""
+        began = time.monotonic()
+        while not is_done():
+            limit_s = min(timeout_s, FAILING_CLOSE_TIMEOUT_S) if self._server_is_dead() else timeout_s
+            left_s = began + limit_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            wait(min(left_s, 0.2))  # short, because the server may be found dead, or alive again, meanwhile
+        return True
 
     def _work(self) -> None:
         self._write([])
@@ -140,6 +167,7 @@ class Tracker:
             while metrics:
                 call = metrics[:METRICS_A_CALL]
                 self._client.log_batch(self._run_id, metrics=[Metric(*metric) for metric in call])
+                self._failing = False
                 metrics = metrics[METRICS_A_CALL:]
         return metrics[-KEPT_METRICS:]
 
@@ -148,6 +176,8 @@ class Tracker:
             return
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+        for name, value in HTTP_DEFAULTS.items():
+            os.environ.setdefault(name, value)
         from mlflow.tracking import MlflowClient
 
         logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -171,6 +201,7 @@ class Tracker:
         if not has_parameters:
             self._log_parameters(client)
         self._client = client
+        self._failing = False
 
     def _log_parameters(self, client: Any) -> None:  # noqa: ANN401 (mlflow has no types)
         from mlflow.entities import Param
@@ -184,13 +215,32 @@ class Tracker:
         try:
             yield
         except Exception as error:  # noqa: BLE001 (promise 9: no failure of the store stops training)
-            if not self._warned:
-                self._warned = True
-                reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-                print(
-                    f"warning: MLflow at {self.uri} does not answer ({reason}); training goes on, metrics.jsonl has every number.",
-                    file=sys.stderr,
-                )
+            self._failing = True
+            self._warn(_reason(error))
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            line = f"warning: MLflow at {self.uri} does not answer ({reason}); training goes on, metrics.jsonl has every number."
+            print(line.replace(_credentials(self.uri), ""), file=sys.stderr)
+
+
+def _reason(error: BaseException) -> str:
+    """Say what went wrong, in one line: the system's own words where a chain of libraries wraps them."""
+    innermost = error
+    for _ in range(20):  # a chain of causes may be a circle
+        innermost = innermost.__cause__ or innermost.__context__ or innermost
+    if isinstance(innermost, OSError):
+        error = innermost
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _credentials(uri: str) -> str:
+    """Return the ``user:password@`` of an address, which is never printed, or an empty string."""
+    with contextlib.suppress(ValueError):  # no address at all; MLflow says so
+        user, at, _ = urlsplit(uri).netloc.rpartition("@")
+        return user + at
+    return ""
 
 
 def _make_sqlite_store(uri: str) -> None:
