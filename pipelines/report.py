@@ -11,6 +11,7 @@ from xlm.report.facts import read_facts
 from xlm.report.figure_style import standalone_svg
 from xlm.report.figures import draw_figures
 from xlm.report.page import render_report
+from xlm.report.recorded import check_recorded_recipe, command_again
 from xlm.report.summary import SCORES, read_json
 from xlm.report.text import REPORT
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
@@ -19,12 +20,15 @@ from xlm.runs.lineage import stage_records
 from xlm.runs.stage import Stage, StageOutput, write_json
 from xlm.tracking.tracker import Tracker
 
+DEEPSPEED_CONFIGS = Path(__file__).resolve().parents[1] / "deepspeed_configs"
+
 
 @exits_cleanly
 def main() -> None:
     """Write the report of a run, unless it is there already for exactly these stages."""
     invocation = parse_invocation(recipe_parser(__doc__ or ""))
     root = invocation.folder.root
+    check_recorded_recipe(invocation.recipe, invocation.folder)
     stage = report_stage(invocation)
     if stage.is_done() and (root / REPORT).exists() and (root / SCORES).exists():
         print(f"report: already done ({root / REPORT}).")
@@ -53,18 +57,12 @@ def write_report(invocation: Invocation, output: StageOutput) -> None:
     for name, figure in figures.items():
         (output.folder / f"{name}.png").write_bytes(figure.png)
         (output.folder / f"{name}.svg").write_text(standalone_svg(figure.svg), encoding="utf-8")
-    page = render_report(facts, figures, command_again(invocation))
+    page = render_report(facts, figures, command_again(invocation, DEEPSPEED_CONFIGS))
     partial = root / f".{REPORT}.{os.getpid()}.partial"
     partial.write_text(page, encoding="utf-8")
     partial.replace(root / REPORT)
     write_json(root / SCORES, facts.scores)
     output.summary.update({"figures": sorted(figures), "summary": facts.scores["summary"]})
-
-
-def command_again(invocation: Invocation) -> str:
-    """Return the command that makes the whole run again."""
-    overrides = "".join(f" --set {override}" for override in invocation.arguments.set)
-    return f"python pipelines/quickstart.py --recipe {invocation.recipe_path}{overrides}"
 
 
 def attach_figures(invocation: Invocation) -> None:

@@ -61,9 +61,13 @@ def test_missing_scores_are_refused_where_the_recipe_declares_tasks(recipe: Reci
     (finished_run.zero_shot / "scores.json").unlink()
     with pytest.raises(UserError, match="missing; run the stage"):
         join_scores(recipe, finished_run)
+
+
+def test_scores_of_an_earlier_recipe_are_left_out_where_this_one_has_no_tasks(recipe: Recipe, finished_run: RunFolder) -> None:
     without = join_scores(recipe.model_copy(update={"tasks": None}), finished_run)
     assert without["tasks"]["intents"] is None
     assert "intents.probe" not in without["summary"]
+    assert "zero_shot" not in without["stages"]
 
 
 @pytest.mark.parametrize(("found", "fits"), [("stage", True), ("content", True), ("another", False)])

@@ -20,6 +20,7 @@ from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.runs.fingerprint import fingerprint
 from xlm.runs.folder import RunFolder
+from xlm.runs.lineage import SCORES as SCORE_STAGES
 from xlm.runs.lineage import check_lineage, stage_records
 from xlm.runs.stage import StageRecord
 
@@ -47,13 +48,14 @@ def join_scores(recipe: Recipe, run: RunFolder) -> dict[str, Any]:
     Raises UserError where the run has not been trained, where its stages do not belong together, or where
     the recipe declares tasks and a score file is missing.
     """
-    records = stage_records(run)
+    wanted = recipe.tasks is not None
+    # Scores that an earlier recipe left in this folder are not this recipe's.
+    records = {name: record for name, record in stage_records(run).items() if wanted or name not in SCORE_STAGES}
     if "train" not in records:
         raise UserError("this run has no finished training; run pipelines/pretrain.py (or pipelines/quickstart.py) first.", file=run.root)
-    wanted = recipe.tasks is not None
     check_lineage(records, run.root, scored=wanted)
-    zero_shot = read_json(run.zero_shot / SCORES, required=wanted)
-    code_switching = read_json(run.code_switching / SCORES, required=wanted)
+    zero_shot = read_json(run.zero_shot / SCORES, required=True) if wanted else {}
+    code_switching = read_json(run.code_switching / SCORES, required=True) if wanted else {}
     training = dict(records["train"].summary)
     stages = {name: _cost(record) for name, record in records.items()}
     return {
