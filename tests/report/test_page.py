@@ -12,7 +12,7 @@ from xlm.config.strict import load_config
 from xlm.corpora.manifest import Manifest
 from xlm.report.facts import RunFacts, read_facts
 from xlm.report.figures import draw_figures
-from xlm.report.page import render_report
+from xlm.report.page import render_report, subtitle
 from xlm.runs.folder import RunFolder
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -102,3 +102,17 @@ def test_a_run_without_tasks_still_has_a_page(recipe: Recipe, facts: RunFacts) -
     Page(page)
     assert "Zero-shot transfer" not in page
     assert "was not scored" in page
+    assert "trained from raw text in less than a minute on" in page
+    assert "every seed" not in page
+
+
+def test_the_subtitle_counts_in_words(facts: RunFacts) -> None:
+    scores = {**facts.scores, "summary": {**facts.scores["summary"], "wall_s": 61.0}, "training": {"tokens_by_language": {"en": 5}}}
+    scores["machine"] = {**facts.scores["machine"], "cores": 1}
+    line = subtitle(RunFacts(recipe=facts.recipe, scores=scores))
+    assert line == "A cross-lingual encoder for 1 language, from raw text to scores in 1 minute on 1 processor core."
+
+
+def test_a_command_that_is_not_known_is_not_claimed(facts: RunFacts, page: str) -> None:
+    assert "To make it again: <code>make quickstart</code>" in page
+    assert "To make it again" not in render_report(facts, {}, "")

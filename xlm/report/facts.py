@@ -67,6 +67,11 @@ def languages_of(scores: Json, task: str) -> dict[str, Any]:
     return {language: entries[language] for language in [*order, *sorted(set(entries) - set(order))] if language in entries}
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 language`` or ``12 languages``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def losses_by_objective(metrics: Sequence[Json]) -> dict[str, tuple[list[float], list[float]]]:
     """Return per objective the tokens seen and the loss of every logged step that has one.
 

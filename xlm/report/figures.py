@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from xlm.report.facts import RunFacts, losses_by_objective, text_shares, trained_shares
+from xlm.report.facts import RunFacts, counted, losses_by_objective, text_shares, trained_shares
 from xlm.report.figure_style import colour, figure_style, inline_svg, new_figure, png_bytes
 
 _ROW_INCHES = 0.27
@@ -88,7 +88,7 @@ def draw_intents(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     star = " * too few intents or too little text; not in the means." if any(languages[code].get("shown_only") for code in order) else ""
     alt = (
         f"Dots by language. The frozen encoder's accuracy lies above the character n-gram floor, with an interval above "
-        f"zero for the difference, in {beaten} of {others} languages other than English."
+        f"zero for the difference, in {beaten} of {counted(others, 'language')} other than English."
     )
     caption = f"Trained on English sentences only, scored on templates never seen. Lines: 95 % interval of the frozen encoder.{star}"
     return figure, "Intents: accuracy by language", caption, alt

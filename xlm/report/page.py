@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jinja2
 
 from xlm.report import tables, text
-from xlm.report.facts import RunFacts
+from xlm.report.facts import RunFacts, counted
 from xlm.report.figure_style import SVG_CSS, css_variables
 from xlm.report.figures import ReportFigure
 from xlm.report.tables import Table
@@ -39,7 +39,7 @@ class Section:
 
 
 def render_report(facts: RunFacts, figures: Mapping[str, ReportFigure], command: str) -> str:
-    """Return the page; ``command`` is what makes this run again."""
+    """Return the page; ``command`` is what makes this run again, empty where that is not known."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("xlm.report", ""),
         autoescape=True,
@@ -55,6 +55,7 @@ def render_report(facts: RunFacts, figures: Mapping[str, ReportFigure], command:
         sections=[section for section in sections(facts) if _has_content(section, figures)],
         figures=figures,
         command=command,
+        scored=is_scored(facts),
         light=css_variables(0),
         dark=css_variables(1),
         svg_css=SVG_CSS,
@@ -64,13 +65,16 @@ def render_report(facts: RunFacts, figures: Mapping[str, ReportFigure], command:
 def subtitle(facts: RunFacts) -> str:
     """Return the line under the title."""
     languages = facts.scores["training"].get("tokens_by_language", {})
-    minutes = facts.scores["summary"]["wall_s"] / 60
-    return f"A cross-lingual encoder for {len(languages)} languages, from raw text to scores in {minutes:.0f} minutes on {_machine(facts)}."
+    minutes = round(facts.scores["summary"]["wall_s"] / 60)
+    took = counted(minutes, "minute") if minutes else "less than a minute"
+    made = "from raw text to scores" if is_scored(facts) else "trained from raw text"
+    machine = counted(facts.scores["machine"]["cores"], "processor core")
+    return f"A cross-lingual encoder for {counted(len(languages), 'language')}, {made} in {took} on {machine}."
 
 
-def _machine(facts: RunFacts) -> str:
-    machine = facts.scores["machine"]
-    return f"{machine['cores']} processor core{'s' if machine['cores'] != 1 else ''}"
+def is_scored(facts: RunFacts) -> bool:
+    """Whether the run has scores of any task."""
+    return any(facts.scores["tasks"].values())
 
 
 def headline(facts: RunFacts) -> list[Tile]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlm.report.facts import RunFacts, dropped_by_reason, languages_of, pairs_by_language, text_shares, trained_shares
+from xlm.report.facts import RunFacts, counted, dropped_by_reason, languages_of, pairs_by_language, text_shares, trained_shares
 
 Json = Mapping[str, Any]
 ABSENT = "–"
@@ -227,5 +227,5 @@ def provenance_table(facts: RunFacts) -> Table:
     rows.append(("versions", ", ".join(f"{name} {version}" for name, version in scores["versions"].items())))
     machine = scores["machine"]
     memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB of memory"
-    rows.append(("machine", f"{machine['system']}, {machine['architecture']}, {machine['cores']} cores, {memory}"))
+    rows.append(("machine", f"{machine['system']}, {machine['architecture']}, {counted(machine['cores'], 'core')}, {memory}"))
     return Table("Provenance", ("what", "value"), tuple(rows), words=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlm.report.facts import RunFacts, languages_of
+from xlm.report.facts import RunFacts, counted, languages_of
 from xlm.report.summary import SCORES, read_json
 
 Json = Mapping[str, Any]
@@ -26,8 +26,9 @@ def what_was_trained(facts: RunFacts) -> str:
     speed = training.get("tokens_per_second")
     at = f", at {speed:,.0f} tokens a second" if speed else ""
     return (
-        f"A text encoder of {model.layers} layers, {model.width} wide, with one vocabulary for all languages, was trained "
-        f"from scratch with {_listed([_OBJECTIVES[name] for name in objectives])}.{seen} in {facts.recipe.total_steps:,} steps{at}."
+        f"A text encoder of {counted(model.layers, 'layer')}, {model.width} wide, with one vocabulary for all languages, was trained "
+        f"from scratch with {_listed([_OBJECTIVES[name] for name in objectives])}."
+        f"{seen} in {counted(facts.recipe.total_steps, 'step')}{at}."
     )
 
 
@@ -45,8 +46,10 @@ def on_what(facts: RunFacts) -> str:
     sources = f" from {_listed(names)}" if names else ""
     dropped = sum(count for counts in facts.corpus.get("dropped", {}).values() for reasons in counts.values() for count in reasons.values())
     out = f" {dropped:,} texts and pairs were left out, each counted below by reason." if dropped else ""
+    if dropped == 1:
+        out = " One text or pair was left out, counted below by reason."
     kept_out = " Text of the test sets, and near copies of it, was kept out of training." if facts.recipe.tasks else ""
-    return f"The text covers {len(languages)} languages ({', '.join(languages)}){sources}.{out}{kept_out}"
+    return f"The text covers {counted(len(languages), 'language')} ({', '.join(languages)}){sources}.{out}{kept_out}"
 
 
 def what_it_shows(facts: RunFacts) -> str:
@@ -55,17 +58,19 @@ def what_it_shows(facts: RunFacts) -> str:
     parts: list[str] = []
     probe, floor = summary.get("intents.probe"), summary.get("intents.character_floor")
     means = facts.recipe.evaluation.mean_languages
+    of = f"{'mean of ' if len(means) > 1 else ''}{', '.join(means)}"
     if probe is not None and floor is not None:
         parts.append(
             f"A classifier that saw labelled sentences in English only names the right intent of a sentence in another language in "
-            f"{probe:.1f} % of cases (mean of {', '.join(means)}); the same English sentences give a model of character n-grams, which "
+            f"{probe:.1f} % of cases ({of}); the same English sentences give a model of character n-grams, which "
             f"needs no pretraining, {floor:.1f} %."
         )
         parts.append(_gains_sentence(facts))
+        parts.append(_chance_sentence(facts))
         parts.append(_start_sentence(facts))
     top1 = summary.get("retrieval.top1_200")
     if top1 is not None:
-        parts.append(f"Among 200 candidate translations it ranks the right one first in {top1:.1f} % of cases.")
+        parts.append(_retrieval_sentence(facts, top1))
     return " ".join(part for part in parts if part) or "This run was not scored: its recipe declares no tasks."
 
 
@@ -75,16 +80,41 @@ def _gains_sentence(facts: RunFacts) -> str:
     unclear = [
         language
         for language in means
-        if not all(_above_zero(languages[language], f"probe-{floor}") for floor in ("character_floor", "random_encoder"))
+        if not _above_chance(languages[language])
+        or not all(_above_zero(languages[language], f"probe-{floor}") for floor in ("character_floor", "random_encoder"))
     ]
     if not means:
         return ""
     mean = facts.scores["tasks"]["intents"].get("mean_differences", {}).get("probe-character_floor")
     points = f"The difference is {mean['gain']:+.1f} points [{mean['interval'][0]:.1f}, {mean['interval'][1]:.1f}]. " if mean else ""
-    clear = f"{points}The gain over that floor, and over the same encoder with random weights, is clear (95 % interval above 0) in "
+    clear = (
+        f"{points}The gain over that floor, and over the same encoder with random weights, "
+        "is clear (95 % interval above 0, accuracy above chance) in "
+    )
     if not unclear:
-        return f"{clear}all {len(means)}."
+        return f"{clear}all {len(means)}." if len(means) > 1 else f"{clear}{means[0]}."
     return f"{clear}{len(means) - len(unclear)} of {len(means)}; not in {_listed(unclear)}."
+
+
+def _chance_sentence(facts: RunFacts) -> str:
+    """Name the languages in which always giving one label would do as well: there the floors alone would flatter."""
+    below = [language for language, entry in languages_of(facts.scores, "intents").items() if not _above_chance(entry)]
+    return f"It is not above chance, which is always the most frequent English label, in {_listed(below)}." if below else ""
+
+
+def _retrieval_sentence(facts: RunFacts, top1: float) -> str:
+    """Say how often the right translation comes first, and how often without any training."""
+    sentence = f"Among 200 candidate translations it ranks the right one first in {top1:.1f} % of cases"
+    # Over the languages that the encoder's mean is over, or not at all: two means of other languages compare nothing.
+    systems = [entry["systems"] for entry in languages_of(facts.scores, "retrieval").values()]
+    starts = [each.get("bag_of_aligned_embeddings", {}).get("top1_200") for each in systems if each.get("encoder", {}).get("top1_200")]
+    if not starts or None in starts:
+        return f"{sentence}."
+    start = sum(each["mean"] for each in starts) / len(starts)
+    return (
+        f"{sentence}; the aligned embeddings that training starts from do so in {start:.1f} % by themselves, "
+        f"so training changes that by {top1 - start:+.1f} points."
+    )
 
 
 def _start_sentence(facts: RunFacts) -> str:
@@ -105,13 +135,28 @@ def _above_zero(language: Json, difference: str) -> bool:
     return bool(interval and interval[0] > 0)
 
 
+def _above_chance(language: Json) -> bool:
+    """Whether the probe beats chance: by the interval of the difference where there is one, else by the means."""
+    if "probe-chance" in language.get("differences", {}):
+        return _above_zero(language, "probe-chance")
+    systems = language["systems"]
+    probe, chance = (systems.get(name, {}).get("accuracy") for name in ("probe", "chance"))
+    return probe is None or chance is None or bool(probe > chance)
+
+
 def what_it_does_not_show(facts: RunFacts) -> str:
     """Return one paragraph on the limits that the reader must keep in mind."""
+    if facts.recipe.tasks is None:
+        return (
+            "One pretraining run is behind every figure, so nothing here says how a second would differ. Losses are of the text that "
+            "was trained on: they say nothing about what the encoder is good for, in any language."
+        )
     seeds = facts.recipe.evaluation.seeds
-    shown_only = facts.recipe.tasks.intents.shown_only_languages if facts.recipe.tasks else ()
+    shown_only = facts.recipe.tasks.intents.shown_only_languages
+    vary = f"the {len(seeds)} seeds vary" if len(seeds) > 1 else "the one seed decides"
     text = (
         "One pretraining run is behind every figure, so the intervals say how sure the test is, not how a second training would "
-        f"differ; the {len(seeds)} seeds vary what follows pretraining only. "
+        f"differ; {vary} what follows pretraining only. "
         "The sentences of the intent task are generated from templates in one domain, and the text is mostly short interface "
         "strings: nothing here speaks about long documents, other domains or generation."
     )
@@ -139,8 +184,10 @@ def score_rows(scores: Json) -> list[tuple[str, dict[str, float | None]]]:
 COLUMNS = {
     "probe": "probe",
     "finetuned": "fine-tuned",
+    "bag_of_aligned_embeddings": "start",
     "character_floor": "char floor",
     "random_encoder": "random",
+    "chance": "chance",
     "retrieval": "retrieval@200",
 }
 
@@ -151,9 +198,10 @@ def score_table(scores: Json) -> list[str]:
     rows = score_rows(scores)
     means: dict[str, float | None] = {name: summary.get(f"intents.{name}") for name in COLUMNS if name != "retrieval"}
     means["retrieval"] = summary.get("retrieval.top1_200")
-    lines = ["language  " + "".join(f"{title:>15}" for title in COLUMNS.values())]
+    widths = {name: max(8, len(title) + 2) for name, title in COLUMNS.items()}
+    lines = ["language  " + "".join(f"{title:>{widths[name]}}" for name, title in COLUMNS.items())]
     for language, values in [*rows, ("mean", means)]:
-        cells = (f"{value:15.1f}" if (value := values[name]) is not None else f"{'–':>15}" for name in COLUMNS)
+        cells = (f"{'–' if (value := values[name]) is None else f'{value:.1f}':>{width}}" for name, width in widths.items())
         lines.append(f"{language:<10}" + "".join(cells))
     return lines
 
@@ -162,11 +210,15 @@ def closing_lines(run: Path, ui_command: str) -> list[str]:
     """Return what ends a run: the table, where the report is, and how to open the tracking UI."""
     scores = read_json(run / SCORES, required=True)
     summary = scores["summary"]
-    lines = ["Zero-shot accuracy and retrieval, %  (labels in English only; * not in the means)", *score_table(scores)]
+    lines = [
+        "Zero-shot accuracy and retrieval, %  (labels in English only; * not in the means)",
+        "start: the aligned embeddings before training; chance: always the most frequent English label",
+        *score_table(scores),
+    ]
     if not score_rows(scores):
         lines = ["This recipe declares no tasks: nothing was scored."]
-    minutes, memory = summary["wall_s"] / 60, summary["peak_memory_bytes"] / 2**30
-    lines += ["", f"stages took {minutes:.1f} minutes in all, {memory:.1f} GiB at most"]
+    minutes, memory = f"{summary['wall_s'] / 60:.1f}", summary["peak_memory_bytes"] / 2**30
+    lines += ["", f"stages took {minutes} minute{'' if minutes == '1.0' else 's'} in all, {memory:.1f} GiB at most"]
     lines += [f"report    {run / REPORT}", f"scores    {run / SCORES}", f"MLflow    {ui_command}"]
     return lines
 
