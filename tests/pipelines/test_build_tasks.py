@@ -31,7 +31,7 @@ def _lines(language):
 
 
 @pytest.fixture
-def workplace(tmp_path):
+def project_folder(tmp_path):
     wheels = tmp_path / "cache" / "wheels"
     wheels.mkdir(parents=True)
     with zipfile.ZipFile(wheels / WHEEL, "w") as archive:
@@ -64,10 +64,10 @@ def _run(folder, *arguments):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_sets_are_drawn_once_and_again_when_the_recipe_changes(workplace):
-    first = _run(workplace)
+def test_sets_are_drawn_once_and_again_when_the_recipe_changes(project_folder):
+    first = _run(project_folder)
     assert first.returncode == 0, first.stderr
-    tasks = workplace / "run" / "tasks"
+    tasks = project_folder / "run" / "tasks"
     record = load_record(tasks)
     assert intent_languages(tasks) == ["de", "en"]
     assert len(load_retrieval(tasks, "de")) == record["retrieval"]["de"]["pool"] == 80
@@ -77,10 +77,10 @@ def test_sets_are_drawn_once_and_again_when_the_recipe_changes(workplace):
     assert made["summary"]["labels"] == 2
     assert made["inputs"]["hassil"] == version("hassil")
 
-    second = _run(workplace)
+    second = _run(project_folder)
     assert second.returncode == 0
     assert "already done" in second.stdout
-    third = _run(workplace, "--set=tasks.seed=7")
+    third = _run(project_folder, "--set=tasks.seed=7")
     assert "already done" not in third.stdout
     assert load_record(tasks)["seed"] == 7
 
@@ -93,18 +93,18 @@ def test_sets_are_drawn_once_and_again_when_the_recipe_changes(workplace):
         ("tasks.languges=[en]", "unknown key 'tasks.languges' (did you mean 'languages'?)"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_leaves_nothing(workplace, setting, message):
-    done = _run(workplace, f"--set={setting}")
+def test_a_mistake_is_one_sentence_and_leaves_nothing(project_folder, setting, message):
+    done = _run(project_folder, f"--set={setting}")
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (workplace / "run" / "tasks").exists()
+    assert not (project_folder / "run" / "tasks").exists()
 
 
-def test_a_language_without_templates_is_named_with_those_there_are(workplace):
-    manifest = yaml.safe_load((workplace / "manifest.yaml").read_text(encoding="utf-8"))
+def test_a_language_without_templates_is_named_with_those_there_are(project_folder):
+    manifest = yaml.safe_load((project_folder / "manifest.yaml").read_text(encoding="utf-8"))
     manifest["sources"][0]["target_language"] = "sw"
-    (workplace / "manifest.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
-    done = _run(workplace, "--set=tasks.languages=[en, sw]")
+    (project_folder / "manifest.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
+    done = _run(project_folder, "--set=tasks.languages=[en, sw]")
     assert done.returncode == 2
     assert "asks for 'sw', for which this package has no sentence templates; it has de, en" in done.stderr
