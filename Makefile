@@ -11,14 +11,13 @@ RECIPE ?= pipelines/recipes/quickstart.yaml
 # Further options of the quickstart, for example ARGS="--set seed=2 --run-dir runs/seed2".
 ARGS ?=
 
-.PHONY: help venv quickstart test test-quick test-slow check bench clean
+.PHONY: help venv quickstart test test-quick check bench clean
 
 help:
 	@echo "make quickstart   fetch real text, pretrain, evaluate, write runs/quickstart/report.html"
 	@echo "                  (RECIPE=... for another experiment, ARGS=\"--set a.b=c\" for other values)"
 	@echo "make test         every test that fits in minutes, the small whole pipeline included"
 	@echo "make test-quick   the same without the whole pipeline"
-	@echo "make test-slow    the proofs that take longer"
 	@echo "make check        ruff, mypy --strict on xlm/, import-linter"
 	@echo "make bench        every benchmark against its named peer; make bench-data runs one"
 	@echo "make clean        remove .venv and benchmark results (runs/ stays)"
@@ -34,9 +33,6 @@ test: venv
 
 test-quick: venv
 	$(RUN) -m pytest -m "not slow and not pipeline"
-
-test-slow: venv
-	$(RUN) -m pytest -m slow
 
 check: venv
 	$(VENV)/bin/ruff check .
