@@ -25,7 +25,6 @@ from xlm.config.recipe import Recipe
 from xlm.corpora.documents import pair_name
 from xlm.corpora.store import pair_names, read_pairs
 from xlm.errors import UserError
-from xlm.evaluation.encode import encode_texts
 from xlm.evaluation.intent_systems import CHARACTER_FLOOR, PROBE, character_system, encoder_features, probe_system
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
 from xlm.evaluation.percent import percent_interval, rounded
@@ -82,15 +81,7 @@ class SwitchedSuite:
 
     def correct(self, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return for each system where it is right on ``texts`` (the test sentences, switched or not): [seeds, n]."""
-        vectors = encode_texts(
-            self.trained.encoder,
-            self.trained.vocabulary,
-            texts,
-            language=self.trained.language_id(SOURCE_LANGUAGE),
-            layers=(self._layer,),
-            precision=self.trained.precision,
-            counts=self.counts,
-        )[0]
+        vectors = self.trained.encode(texts, SOURCE_LANGUAGE, (self._layer,), counts=self.counts)[0]
         predicted = {
             PROBE: [probe.predict(vectors) for probe in self._probes],
             CHARACTER_FLOOR: [classifier.predict(texts) for classifier in self._characters],

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlm.config.recipe import EvaluationSection
-from xlm.evaluation.encode import encode_texts
 from xlm.evaluation.finetune import Finetuned, FinetuneSettings, LabelledTexts, choose_finetuned, has_collapsed, predict
 from xlm.evaluation.floors import CharacterClassifier, bag_of_embeddings, choose_character_classifiers, majority_label
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask
@@ -63,15 +62,7 @@ def encoder_features(
     """Encode the task with ``encoder``: the trained one or a random twin."""
 
     def encode(texts: Sequence[str], language: str) -> Features:
-        return encode_texts(
-            encoder,
-            trained.vocabulary,
-            texts,
-            language=trained.language_id(language),
-            layers=layers,
-            precision=trained.precision,
-            counts=counts,
-        )
+        return trained.encode(texts, language, layers, encoder=encoder, counts=counts)
 
     return _features(task, encode)
 

@@ -6,14 +6,19 @@ score belongs to weights that one process can hold and anybody can load.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from xlm.config.model import ModelConfig
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
+from xlm.evaluation.encode import encode_texts
 from xlm.model.encoder import Encoder
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.folder import RunFolder
@@ -34,6 +39,26 @@ class TrainedEncoder:
     step: int
     checkpoint: Path
     precision: Precision
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        language: str,
+        layers: Sequence[int],
+        *,
+        encoder: Encoder | None = None,
+        counts: Counter[str] | None = None,
+    ) -> NDArray[np.float32]:
+        """Encode texts as [layers, n, width] with this encoder, or with a twin of it, fed in the same way."""
+        return encode_texts(
+            self.encoder if encoder is None else encoder,
+            self.vocabulary,
+            texts,
+            language=self.language_id(language),
+            layers=layers,
+            precision=self.precision,
+            counts=counts,
+        )
 
     def language_id(self, language: str) -> int | None:
         """Return the index of a language's embedding, None for a model without them.

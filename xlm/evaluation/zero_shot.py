@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from xlm.config.recipe import EvaluationSection, Recipe
 from xlm.errors import UserError
-from xlm.evaluation.encode import encode_texts
 from xlm.evaluation.floors import bag_of_embeddings
 from xlm.evaluation.intent_scores import IntentScores, english_dev
 from xlm.evaluation.intent_systems import (
@@ -133,15 +132,7 @@ class ZeroShot:
         trained = self.trained
 
         def embed(texts: Sequence[str], language: str) -> Table:
-            return encode_texts(
-                encoder,
-                trained.vocabulary,
-                texts,
-                language=trained.language_id(language),
-                layers=layers,
-                precision=trained.precision,
-                counts=counts,
-            )
+            return trained.encode(texts, language, layers, encoder=encoder, counts=counts)
 
         return embed
 
