@@ -12,7 +12,7 @@ from xlm.batching.given_text import given_pair, given_text
 from xlm.batching.loader import BatchLoader
 from xlm.batching.packed_batch import PackedBatch
 from xlm.batching.rendering import lines, show
-from xlm.config.recipe import Objective, Phase
+from xlm.config.phases import Objective, Phase
 from xlm.errors import UserError, exits_cleanly
 from xlm.mixing.data_plan import DataPlan
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser

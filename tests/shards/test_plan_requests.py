@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlm.config.recipe import Phase
+from xlm.config.phases import Phase
 from xlm.errors import UserError
 from xlm.shards.plan_requests import PlanRequest, phase_corpora, requested_plans
 

@@ -18,7 +18,7 @@ from xlm.batching.row_builder import pair_key_id
 from xlm.batching.texts import Pieces, Texts
 from xlm.batching.tlm import tlm_rows
 from xlm.codeswitch.tags import Run, tag_by_script
-from xlm.config.recipe import Objective
+from xlm.config.phases import Objective
 from xlm.errors import UserError
 from xlm.seeding import key_digest
 from xlm.vocab.vocabulary import Vocabulary

@@ -11,9 +11,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xlm.config.phases import Objective
+
 # Codes of `sequence_objective` and `prediction_objective`, in the order of metrics tables.
-OBJECTIVES: tuple[str, ...] = ("mlm", "tlm", "contrastive")
+OBJECTIVES: tuple[Objective, ...] = ("mlm", "tlm", "contrastive", "clm", "nsp", "sop", "rtd")
+PAIRS_PER_ROW = 1 << 16
 OBJECTIVE_CODE = {name: code for code, name in enumerate(OBJECTIVES)}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSource:
+    """Where a segment came from: tokens ``start`` to ``end`` of item ``item`` (a document, or a pair's side) of a corpus."""
+
+    corpus: str
+    item: int
+    name: str  # the document's id or the pair's key
+    start: int
+    end: int
+
+
+Provenance = tuple[SegmentSource, ...]  # the segments of one sequence, in its order
 
 
 @dataclass(frozen=True)
@@ -21,8 +38,11 @@ class PackedBatch:
     """One micro-batch. Attention never crosses a boundary of ``cu_seqlens``.
 
     Contrastive sequences come in twos: source, then its translation, with the same ``pair_key`` and
-    ``pair_index``; on other sequences both are -1. ``pair_index`` numbers a pair within the global
-    batch, so that the logical group of negatives is the same for any number of ranks.
+    ``pair_index``; on other sequences both are -1. ``pair_index`` is the row's index in the global batch times
+    `PAIRS_PER_ROW` plus the pair's place in the row, so that the logical group of negatives and its order are
+    the same for any number of ranks. A CLM prediction's label is the piece after its position, and attention of
+    its sequence is causal. NSP and SOP sequences carry a ``sequence_label`` beside their MLM predictions: 0 where
+    B follows A; 1 where B is of another document (NSP) or comes first (SOP).
     """
 
     input_ids: Tensor  # [T] int64
@@ -36,8 +56,9 @@ class PackedBatch:
     sequence_objective: Tensor  # [S] int64
     pair_key: Tensor  # [S] int64
     pair_index: Tensor  # [S] int64
+    sequence_label: Tensor  # [S] int64, -1 except for NSP and SOP
     row_id: Tensor  # [S] int64, index of the row within the global batch
-    provenance: tuple[str, ...] = ()  # [S] "corpus#item[start:end]", for people; empty unless asked for
+    provenance: tuple[Provenance, ...] = ()  # [S], for people; empty unless asked for
 
     @property
     def tokens(self) -> int:

@@ -12,57 +12,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from xlm.config.model import ModelConfig
+from xlm.config.phases import Language, Phase, Share
 from xlm.config.strict import StrictModel
 
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?$")]
-Objective = Literal["mlm", "tlm", "contrastive"]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveNumber = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class TemperatureSampling(StrictModel):
-    """q_i = p_i^alpha / sum_j p_j^alpha over a corpus's size p (XLM, Conneau & Lample 2019)."""
-
-    kind: Literal["temperature"]
-    alpha: Annotated[float, Field(ge=0.0, le=1.0)]
-    unit: Literal["tokens", "rows"] = "tokens"
-
-
-class FixedSampling(StrictModel):
-    """Weights by language, normalised over the languages present."""
-
-    kind: Literal["fixed"]
-    weights: dict[Language, Annotated[float, Field(ge=0.0)]]
-
-
-Sampling = Annotated[TemperatureSampling | FixedSampling, Field(discriminator="kind")]
-
-
-class ObjectiveShare(StrictModel):
-    """How much of a phase an objective gets: rows drawn, and what their loss counts."""
-
-    share: Share
-    loss_weight: Annotated[float, Field(ge=0.0)] = 1.0
-
-
-class Phase(StrictModel):
-    """A stretch of training in which the mixture does not change."""
-
-    name: str
-    steps: Annotated[int, Field(ge=1)]
-    sequence_length: Annotated[int, Field(ge=8, le=8192)]
-    languages: Literal["all"] | tuple[Language, ...] = "all"
-    sampling: Sampling
-    objectives: dict[Objective, ObjectiveShare]
-    mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
-
-    @model_validator(mode="after")
-    def _shares_sum_to_one(self) -> Phase:
-        total = sum(objective.share for objective in self.objectives.values())
-        if abs(total - 1.0) > 1e-6:
-            raise ValueError(f"the objective shares of phase '{self.name}' sum to {total:g}; they must sum to 1")
-        return self
 
 
 class CorporaSection(StrictModel):
@@ -98,11 +52,25 @@ class TasksSection(StrictModel):
     retrieval: RetrievalSection = RetrievalSection()
 
 
+class StorageSection(StrictModel):
+    """Where shards lie when the machines of a cluster share no disk: any URL that fsspec opens."""
+
+    url: str
+    cache_gib: PositiveNumber = 50.0  # a machine keeps at most this much of them
+
+
 class ShardsSection(StrictModel):
-    """How the corpus is cut into token shards and row plans."""
+    """How the corpus is cut into token shards and row plans, and where they lie."""
 
     items_per_shard: Annotated[int, Field(ge=1)] = 200_000
     variants: Annotated[int, Field(ge=1)] = 1
+    # Pairs of every two languages that translate the same text, not only with the source language; each
+    # variant pairs a text's languages another way.
+    n_way: bool = False
+    # Rows are drawn from this many shards at a time, in random order; null: from the whole corpus. A small
+    # number bounds what a machine must hold of shards that lie elsewhere.
+    shuffle_window: Annotated[int, Field(ge=1)] | None = None
+    storage: StorageSection | None = None
 
 
 class AlignedInitialisation(StrictModel):
@@ -153,6 +121,13 @@ class CheckpointSection(StrictModel):
     keep_last: Annotated[int, Field(ge=1)] = 2
 
 
+class LoaderSection(StrictModel):
+    """Who builds batches ahead of training; decides no number."""
+
+    workers: Annotated[int, Field(ge=0, le=64)] = 0  # processes of each rank; 0: one thread
+    steps_ahead: Annotated[int, Field(ge=1, le=1000)] = 2
+
+
 class TrainingSection(StrictModel):
     """Everything the trainer needs beside the phases."""
 
@@ -164,6 +139,7 @@ class TrainingSection(StrictModel):
     gradient_clipping: Annotated[float, Field(ge=0.0)] = 1.0
     contrastive: ContrastiveSection = ContrastiveSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    loader: LoaderSection = LoaderSection()
     log_every_steps: Annotated[int, Field(ge=1)] = 10
     process_group_timeout_s: Annotated[int, Field(ge=10)] = 300
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xlm.config.recipe import Language
+from xlm.config.phases import Language
 from xlm.config.strict import StrictModel, load_config
 from xlm.errors import UserError, suggest
 from xlm.runs.fingerprint import file_sha256, fingerprint

@@ -21,7 +21,8 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from xlm.config.recipe import Objective, Recipe
+from xlm.config.phases import Objective
+from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.mixing.bijection import permute
 from xlm.mixing.leaves import Leaf, phase_weights, plan_leaves

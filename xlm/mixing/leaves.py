@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from xlm.config.recipe import FixedSampling, Objective, Phase, TemperatureSampling
+from xlm.config.phases import FixedSampling, Objective, Phase, TemperatureSampling
 from xlm.errors import UserError, suggest
 from xlm.mixing.sampling import normalised, temperature_shares
 from xlm.shards.index import ShardIndex

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from xlm.errors import UserError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 Kind = Literal["monolingual", "pair"]
 
 VERSION_KEY = b"xlm.format_version"

@@ -11,48 +11,75 @@ from typing import Any
 from xlm.errors import UserError, suggest
 from xlm.runs.stage import write_json
 from xlm.shards.format import FORMAT_VERSION, Kind
+from xlm.shards.layouts import Layout
 
 INDEX_FILE = "index.json"
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One token shard: its path inside the shards folder, its items and tokens."""
+    """One token shard: its path inside the shards folder, what it holds, and the file itself."""
 
     path: str
     items: int
     tokens: int
+    sentences: int
+    size_bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
 class CorpusEntry:
-    """A corpus as it lies in shards; ``tokens`` counts both sides of pairs, without special pieces."""
+    """A corpus as it lies in shards; ``tokens`` counts both sides of pairs, without special pieces.
+
+    ``sentences`` counts a document without known sentences, and a pair, as one.
+    """
 
     name: str
     kind: Kind
     languages: tuple[str, ...]
     items: int
     tokens: int
+    sentences: int
     files: tuple[ShardFile, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)  # items left out while tokenising, by reason
 
 
 @dataclass(frozen=True)
+class PlanFile:
+    """The rows of one token shard: block n of a row plan is made from shard n of its corpus and from nothing else."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class PlanEntry:
-    """One row plan; ``fill`` is used positions over rows x length, special pieces included."""
+    """One row plan; ``fill`` is used positions over rows x length, special pieces included.
+
+    Rows are numbered over all blocks. ``text_tokens`` counts tokens of text, each as often as an epoch shows it.
+    """
 
     corpus: str
-    objective: str
+    layout: Layout
     length: int
     variant: int
     rows: int
     segments: int
+    text_tokens: int
     fill: float
-    file: str
+    files: tuple[PlanFile, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)  # items left out of the plan, by reason
 
+    @property
+    def block_rows(self) -> tuple[int, ...]:
+        """Rows of each block."""
+        return tuple(file.rows for file in self.files)
 
-PlanKey = tuple[str, str, int, int]
+
+PlanKey = tuple[str, Layout, int, int]
 
 
 @dataclass(frozen=True)
@@ -78,12 +105,12 @@ class ShardIndex:
             version = data["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"shards of format {version} found, this version reads {FORMAT_VERSION}; build them again.", file=path)
-            plans = [PlanEntry(**plan) for plan in data["plans"]]
+            plans = [_plan_entry(plan) for plan in data["plans"]]
             return cls(
                 vocabulary_fingerprint=data["vocabulary"],
                 variants=data["variants"],
                 corpora={name: _corpus_entry(name, entry) for name, entry in data["corpora"].items()},
-                plans={(plan.corpus, plan.objective, plan.length, plan.variant): plan for plan in plans},
+                plans={(plan.corpus, plan.layout, plan.length, plan.variant): plan for plan in plans},
             )
         except (KeyError, TypeError, AttributeError):
             raise UserError("this index is damaged; delete its folder and build the shards again.", file=path) from None
@@ -118,24 +145,24 @@ class ShardIndex:
         """Return the tokens of a corpus, special pieces not counted."""
         return self.corpus(corpus).tokens
 
-    def has_plan(self, corpus: str, objective: str, length: int, variant: int = 0) -> bool:
-        """Return whether rows of this corpus were planned for an objective and a sequence length."""
-        return (corpus, objective, length, variant) in self.plans
+    def has_plan(self, corpus: str, layout: Layout, length: int, variant: int = 0) -> bool:
+        """Return whether rows of this corpus were planned for a layout and a sequence length."""
+        return (corpus, layout, length, variant) in self.plans
 
-    def plan(self, corpus: str, objective: str, length: int, variant: int) -> PlanEntry:
+    def plan(self, corpus: str, layout: Layout, length: int, variant: int) -> PlanEntry:
         """Return a row plan's entry; raises UserError where it was not built."""
-        key = (corpus, objective, length, variant)
+        key = (corpus, layout, length, variant)
         if key not in self.plans:
             self.corpus(corpus)
             raise UserError(
-                f"no rows of '{corpus}' are planned for {objective} at length {length}, variant {variant} "
+                f"no rows of '{corpus}' are planned as {layout} at length {length}, variant {variant} "
                 f"(planned: {_planned(self.plans, corpus)}); build the shards again with this recipe."
             )
         return self.plans[key]
 
-    def rows(self, corpus: str, objective: str, length: int, variant: int = 0) -> int:
+    def rows(self, corpus: str, layout: Layout, length: int, variant: int = 0) -> int:
         """Return the number of rows of a plan; raises UserError where it was not built."""
-        return self.plan(corpus, objective, length, variant).rows
+        return self.plan(corpus, layout, length, variant).rows
 
 
 def _corpus_entry(name: str, data: Mapping[str, Any]) -> CorpusEntry:
@@ -143,6 +170,10 @@ def _corpus_entry(name: str, data: Mapping[str, Any]) -> CorpusEntry:
     return CorpusEntry(name=name, **fields)
 
 
+def _plan_entry(data: Mapping[str, Any]) -> PlanEntry:
+    return PlanEntry(**{**data, "files": tuple(PlanFile(**file) for file in data["files"])})
+
+
 def _planned(plans: Mapping[PlanKey, PlanEntry], corpus: str) -> str:
-    found: Sequence[str] = [f"{objective} {length} v{variant}" for name, objective, length, variant in sorted(plans) if name == corpus]
+    found: Sequence[str] = [f"{layout} {length} v{variant}" for name, layout, length, variant in sorted(plans) if name == corpus]
     return ", ".join(found) or "nothing"

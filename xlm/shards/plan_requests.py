@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xlm.config.recipe import Objective, Phase
+from xlm.config.phases import Objective, Phase
 from xlm.corpora.documents import split_pair_name
 from xlm.errors import UserError, suggest
 from xlm.shards.row_plan import PAIR_OBJECTIVES

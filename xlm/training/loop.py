@@ -15,7 +15,8 @@ from types import FrameType
 from typing import Any, Protocol
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.recipe import Phase, Recipe
+from xlm.config.phases import Phase
+from xlm.config.recipe import Recipe
 from xlm.runs.memory import MemorySampler
 from xlm.runs.progress import Progress
 from xlm.tracking.json_lines import JsonLines

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from xlm.batching.packed_batch import OBJECTIVE_CODE, OBJECTIVES, PackedBatch
-from xlm.config.recipe import Phase
+from xlm.config.phases import Phase
 from xlm.model.pooling import mean_pool
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.contrastive import Pairs, gather_pairs, pair_losses, unit_vectors
