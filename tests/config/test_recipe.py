@@ -27,7 +27,7 @@ def test_shipped_recipes_load_and_are_named_after_their_file(path):
     [
         ("phases.0.objectives.mlm.share=0.9", "sum to"),
         ("phases.0.sampling.kind=magic", "temperature"),
-        ("phases.0.objectives={nsp: {share: 1}}", "nsp"),
+        ("phases.0.objectives={nspp: {share: 1}}", "nsp"),
         ("seed=-1", "greater than or equal to 0"),
         ("tasks.languages=[English]", "pattern"),
         ("model.heads=7", "not divisible by heads 7"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from xlm.config.strict import StrictModel
 
@@ -36,6 +36,15 @@ class RateRamp(StrictModel):
     end: Rate
 
 
+def _written_as(value: object) -> str:
+    """Tell a ramp from a plain value, so that a mistake in one is not also reported as a mistake in the other."""
+    return "ramp" if isinstance(value, dict | StrictModel) else "value"
+
+
+MovingShare = Annotated[Annotated[Share, Tag("value")] | Annotated[ShareRamp, Tag("ramp")], Discriminator(_written_as)]
+MovingRate = Annotated[Annotated[Rate, Tag("value")] | Annotated[RateRamp, Tag("ramp")], Discriminator(_written_as)]
+
+
 def value_at(value: float | ShareRamp | RateRamp, fraction: float) -> float:
     """Return a value, or where its ramp stands after ``fraction`` (0 to 1) of the phase."""
     if isinstance(value, ShareRamp | RateRamp):
@@ -58,7 +67,7 @@ class TemperatureSampling(_Sized):
     """q_i = p_i^alpha / sum_j p_j^alpha over a corpus's size p (XLM, Conneau & Lample 2019)."""
 
     kind: Literal["temperature"]
-    alpha: Share | ShareRamp
+    alpha: MovingShare
 
 
 class ProportionalSampling(_Sized):
@@ -115,7 +124,7 @@ class MaskingSection(StrictModel):
 class ObjectiveShare(StrictModel):
     """How much of a phase an objective gets (rows drawn), what their loss counts, and how its rows are laid out."""
 
-    share: Share | ShareRamp
+    share: MovingShare
     loss_weight: Annotated[float, Field(ge=0.0)] = 1.0
     # mlm, clm, rtd. "documents": every document, or piece of one, a sequence of its own; "full_sentences":
     # a row is one sequence of consecutive sentences that may cross into the next document (RoBERTa).
@@ -139,7 +148,7 @@ class Phase(StrictModel):
     languages: Literal["all"] | tuple[Language, ...] = "all"
     sampling: Sampling
     objectives: dict[Objective, ObjectiveShare]
-    mask_rate: Rate | RateRamp = 0.15
+    mask_rate: MovingRate = 0.15
     masking: MaskingSection = MaskingSection()
     # Ramps of sampling and shares are stairs of this many plateaus, each at its middle value.
     ramp_plateaus: Annotated[int, Field(ge=2, le=1000)] = 32

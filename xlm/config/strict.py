@@ -130,7 +130,7 @@ def _as_user_error(
     error: pydantic.ValidationError, model: type[StrictModel], path: Path, lines: dict[Location, int], data: dict[str, Any]
 ) -> UserError:
     # pydantic reports every problem; the unknown keys explain the missing ones, so they come first.
-    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    problems = sorted(_told_once(error.errors()), key=lambda problem: problem["type"] != "extra_forbidden")
     problem = problems[0]
     location: Location = tuple(problem["loc"])
     written = _as_written(location, data)
@@ -139,7 +139,8 @@ def _as_user_error(
         shown = shown[:-1]
     line = lines.get(shown)
     dotted = ".".join(str(part) for part in written)
-    more = f" ({len(problems) - 1} more problems in this file.)" if len(problems) > 1 else ""
+    others = len(problems) - 1
+    more = f" ({others} more problem{'s' if others > 1 else ''} in this file.)" if others else ""
     if problem["type"] == "extra_forbidden":
         allowed = _fields_at(model, location[:-1])
         hint = suggest(str(location[-1]), allowed) or (f"; allowed here: {', '.join(sorted(allowed))}" if allowed else "")
@@ -159,6 +160,17 @@ def _as_user_error(
     return UserError(f"{prefix}{message}{found}.{more}", file=path, line=line)
 
 
+def _told_once(problems: Sequence[Any]) -> list[Any]:
+    """Leave out that a list is too short where that is so only because what it holds is wrong."""
+    locations = [tuple(problem["loc"]) for problem in problems]
+
+    def follows(problem: Any) -> bool:  # noqa: ANN401 (pydantic's details of an error)
+        own = tuple(problem["loc"])
+        return problem["type"] == "too_short" and any(other != own and other[: len(own)] == own for other in locations)
+
+    return [problem for problem in problems if not follows(problem)]
+
+
 def _as_written(location: Location, data: object) -> Location:
     """Return a location without the union tags that pydantic puts into it and nobody wrote in the file."""
     written: list[str | int] = []
@@ -167,7 +179,8 @@ def _as_written(location: Location, data: object) -> Location:
         inside = (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int) and part < len(here))
         if inside:
             here = here[part]
-        if inside or depth == len(location) - 1:
+        # The last part may be a key that is missing; below a plain value it can only be a tag.
+        if inside or (depth == len(location) - 1 and isinstance(here, dict | list)):
             written.append(part)
     return tuple(written)
 
