@@ -65,7 +65,7 @@ class CorpusWriter:
         """Append one document to its language's file."""
         writer = self._documents.get(document.language)
         if writer is None:
-            writer = _ColumnWriter(_document_path(self._folder, document.language), DOCUMENT_SCHEMA)
+            writer = _ColumnWriter(document_path(self._folder, document.language), DOCUMENT_SCHEMA)
             self._documents[document.language] = writer
         writer.append(document.id, document.text, document.corpus, document.sentence_starts)
 
@@ -74,7 +74,7 @@ class CorpusWriter:
         name = pair_name(pair.source_language, pair.target_language)
         writer = self._pairs.get(name)
         if writer is None:
-            writer = self._pairs[name] = _ColumnWriter(_pair_path(self._folder, name), PAIR_SCHEMA)
+            writer = self._pairs[name] = _ColumnWriter(pair_path(self._folder, name), PAIR_SCHEMA)
         writer.append(pair.key, pair.source, pair.target, pair.corpus)
 
     def __enter__(self) -> CorpusWriter:
@@ -87,7 +87,7 @@ class CorpusWriter:
 
 def write_documents(folder: Path, language: str, documents: Iterable[Document]) -> int:
     """Write ``documents/<language>.parquet`` and return the number of rows."""
-    writer = _ColumnWriter(_document_path(folder, language), DOCUMENT_SCHEMA)
+    writer = _ColumnWriter(document_path(folder, language), DOCUMENT_SCHEMA)
     try:
         for document in documents:
             writer.append(document.id, document.text, document.corpus, document.sentence_starts)
@@ -98,7 +98,7 @@ def write_documents(folder: Path, language: str, documents: Iterable[Document]) 
 
 def write_pairs(folder: Path, name: str, pairs: Iterable[SentencePair]) -> int:
     """Write ``pairs/<name>.parquet`` and return the number of rows."""
-    writer = _ColumnWriter(_pair_path(folder, name), PAIR_SCHEMA)
+    writer = _ColumnWriter(pair_path(folder, name), PAIR_SCHEMA)
     try:
         for pair in pairs:
             writer.append(pair.key, pair.source, pair.target, pair.corpus)
@@ -109,7 +109,7 @@ def write_pairs(folder: Path, name: str, pairs: Iterable[SentencePair]) -> int:
 
 def read_documents(folder: Path, language: str) -> Iterator[Document]:
     """Yield the documents of one language in stored order; a UserError names the languages there are."""
-    path = _document_path(folder, language)
+    path = document_path(folder, language)
     if not path.exists():
         raise _missing(f"documents in '{language}'", language, document_languages(folder), folder)
     for ids, texts, corpora, starts in _column_batches(path, DOCUMENT_SCHEMA):
@@ -119,7 +119,7 @@ def read_documents(folder: Path, language: str) -> Iterator[Document]:
 
 def read_pairs(folder: Path, name: str) -> Iterator[SentencePair]:
     """Yield the pairs of one pair corpus in stored order; a UserError names the pair corpora there are."""
-    path = _pair_path(folder, name)
+    path = pair_path(folder, name)
     if not path.exists():
         raise _missing(f"pair corpus '{name}'", name, pair_names(folder), folder)
     source_language, target_language = split_pair_name(name)
@@ -140,12 +140,12 @@ def pair_names(folder: Path) -> list[str]:
 
 def count_documents(folder: Path, language: str) -> int:
     """Return how many documents a language has, from the file's footer alone."""
-    return int(pq.read_metadata(_document_path(folder, language)).num_rows)
+    return int(pq.read_metadata(document_path(folder, language)).num_rows)
 
 
 def count_pairs(folder: Path, name: str) -> int:
     """Return how many pairs a pair corpus has, from the file's footer alone."""
-    return int(pq.read_metadata(_pair_path(folder, name)).num_rows)
+    return int(pq.read_metadata(pair_path(folder, name)).num_rows)
 
 
 def _column_batches(path: Path, schema: pa.Schema) -> Iterator[list[list[Any]]]:
@@ -163,9 +163,11 @@ def _missing(what: str, wanted: str, present: list[str], folder: Path) -> UserEr
     return UserError(f"this corpus has no {what}{suggest(wanted, present)}; it has: {listed}.", file=folder)
 
 
-def _document_path(folder: Path, language: str) -> Path:
+def document_path(folder: Path, language: str) -> Path:
+    """Return the file of a language's documents."""
     return folder / "documents" / f"{language}.parquet"
 
 
-def _pair_path(folder: Path, name: str) -> Path:
+def pair_path(folder: Path, name: str) -> Path:
+    """Return the file of a pair corpus."""
     return folder / "pairs" / f"{name}.parquet"
