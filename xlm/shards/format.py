@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from xlm.errors import UserError
+from xlm.runs.fingerprint import file_sha256
 
 FORMAT_VERSION = 2
 Kind = Literal["monolingual", "pair"]
@@ -71,10 +73,25 @@ def content_checksum(batch: pa.RecordBatch) -> str:
     return digest.hexdigest()
 
 
-def write_arrow(path: Path, batch: pa.RecordBatch) -> None:
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a copy of a file is checked by."""
+
+    size_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> FileFacts:
+        """Read a file's size and hash its bytes."""
+        return cls(path.stat().st_size, file_sha256(path))
+
+
+def write_arrow(path: Path, batch: pa.RecordBatch) -> FileFacts:
     """Write one uncompressed record batch as an Arrow IPC file (compressed buffers could not be mapped)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
+    return FileFacts.of(path)
 
 
 def map_arrow(path: Path) -> pa.RecordBatch:

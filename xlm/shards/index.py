@@ -12,6 +12,7 @@ from xlm.errors import UserError, suggest
 from xlm.runs.stage import write_json
 from xlm.shards.format import FORMAT_VERSION, Kind
 from xlm.shards.layouts import Layout
+from xlm.shards.store import LocalStore, ShardStore
 
 INDEX_FILE = "index.json"
 
@@ -79,6 +80,15 @@ class PlanEntry:
         return tuple(file.rows for file in self.files)
 
 
+@dataclass(frozen=True)
+class PieceCountsFile:
+    """Occurrences of every piece over all corpora, a uint64 ``.npy`` of [vocabulary]."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
 PlanKey = tuple[str, Layout, int, int]
 
 
@@ -90,13 +100,19 @@ class ShardIndex:
     variants: int
     corpora: Mapping[str, CorpusEntry]
     plans: Mapping[PlanKey, PlanEntry]
+    piece_counts: PieceCountsFile | None = None
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
+        """Read ``index.json`` of a folder; raises UserError as `read` does."""
+        return cls.read(LocalStore(folder))
+
+    @classmethod
+    def read(cls, store: ShardStore) -> ShardIndex:
         """Read ``index.json``; raises UserError where it is missing, damaged or of another format version."""
-        path = folder / INDEX_FILE
+        path = f"{store.location}/{INDEX_FILE}"
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = json.loads(store.fresh(INDEX_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError("there are no shards here; build them with pipelines/build_shards.py.", file=path) from None
         except json.JSONDecodeError as error:
@@ -106,11 +122,13 @@ class ShardIndex:
             if version != FORMAT_VERSION:
                 raise UserError(f"shards of format {version} found, this version reads {FORMAT_VERSION}; build them again.", file=path)
             plans = [_plan_entry(plan) for plan in data["plans"]]
+            piece_counts = data["piece_counts"]
             return cls(
                 vocabulary_fingerprint=data["vocabulary"],
                 variants=data["variants"],
                 corpora={name: _corpus_entry(name, entry) for name, entry in data["corpora"].items()},
                 plans={(plan.corpus, plan.layout, plan.length, plan.variant): plan for plan in plans},
+                piece_counts=None if piece_counts is None else PieceCountsFile(**piece_counts),
             )
         except (KeyError, TypeError, AttributeError):
             raise UserError("this index is damaged; delete its folder and build the shards again.", file=path) from None
@@ -122,6 +140,7 @@ class ShardIndex:
             "format_version": FORMAT_VERSION,
             "vocabulary": self.vocabulary_fingerprint,
             "variants": self.variants,
+            "piece_counts": None if self.piece_counts is None else asdict(self.piece_counts),
             "corpora": corpora,
             "plans": [asdict(self.plans[key]) for key in sorted(self.plans)],
         }

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xlm.config.phases import Objective, Phase
+from xlm.config.phases import PAIR_OBJECTIVES, Objective, Phase
 from xlm.corpora.documents import split_pair_name
 from xlm.errors import UserError, suggest
-from xlm.shards.row_plan import PAIR_OBJECTIVES
+from xlm.shards.layouts import Layout, layout_of
 
 
 @dataclass(frozen=True, order=True)
 class PlanRequest:
-    """Rows of one corpus for one objective at one sequence length."""
+    """Rows of one corpus in one layout at one sequence length."""
 
     corpus: str
-    objective: str
+    layout: Layout
     length: int
 
 
 def requested_plans(phases: Iterable[Phase], *, documents: Sequence[str], pairs: Sequence[str]) -> list[PlanRequest]:
-    """Return the plans that the phases need, sorted, each once.
+    """Return the plans that the phases need, sorted, each once; an objective that is never drawn needs none.
 
     ``documents`` are the languages that have monolingual text, ``pairs`` the names of the pair corpora. A
     phase with `languages: all` takes what there is. Raises UserError for a language that the corpus
@@ -30,7 +30,9 @@ def requested_plans(phases: Iterable[Phase], *, documents: Sequence[str], pairs:
     requests: set[PlanRequest] = set()
     for phase in phases:
         _check_languages(phase, documents, pairs)
-        for objective in phase.objectives:
+        for objective, options in phase.objectives.items():
+            if not options.ever_drawn:
+                continue
             corpora = phase_corpora(phase, objective, documents=documents, pairs=pairs)
             if not corpora:
                 kind = "pairs" if objective in PAIR_OBJECTIVES else "documents"
@@ -38,7 +40,8 @@ def requested_plans(phases: Iterable[Phase], *, documents: Sequence[str], pairs:
                     f"phase '{phase.name}' asks for {objective}, but the corpus has no {kind} in its languages; "
                     f"available {kind}: {_listed(pairs if objective in PAIR_OBJECTIVES else documents)}."
                 )
-            requests.update(PlanRequest(corpus, objective, phase.sequence_length) for corpus in corpora)
+            layout = layout_of(objective, options)
+            requests.update(PlanRequest(corpus, layout, phase.sequence_length) for corpus in corpora)
     return sorted(requests)
 
 
@@ -54,10 +57,10 @@ def _check_languages(phase: Phase, documents: Sequence[str], pairs: Sequence[str
     if phase.languages == "all":
         return
     available: set[str] = set()
-    if any(objective in PAIR_OBJECTIVES for objective in phase.objectives):
-        available.update(language for name in pairs for language in split_pair_name(name))
-    if "mlm" in phase.objectives:
-        available.update(documents)
+    for objective, options in phase.objectives.items():
+        if options.ever_drawn:
+            of_pairs = objective in PAIR_OBJECTIVES
+            available.update((language for name in pairs for language in split_pair_name(name)) if of_pairs else documents)
     for language in phase.languages:
         if language not in available:
             raise UserError(

@@ -1,13 +1,12 @@
 """Reading shards: files are mapped, token arrays are views of them, nothing is copied or decoded.
 
-A `ShardSet` opens files when they are first asked for and leaves them behind when it is pickled, so that
-loader processes can be given one.
+A `ShardSet` opens each file when it is first asked for, lets go of those not used for long, and leaves them
+behind when it is pickled, so that loader processes can be given one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -31,8 +30,17 @@ from xlm.shards.format import (
     content_checksum,
     map_arrow,
 )
-from xlm.shards.index import ShardIndex
+from xlm.shards.index import PlanKey, ShardIndex
+from xlm.shards.layouts import Layout
+from xlm.shards.mapped_files import MappedFiles
 from xlm.shards.row_plan import RowPlan
+from xlm.shards.store import LocalStore, ShardStore
+
+# Token shards, and as many blocks of row plans, that stay mapped; far below what a process may map (65,530).
+MAX_MAPPED_FILES = 4096
+# What a process keeps mapped of fetched shards, and of their plans: a mapped file holds its room on the disk
+# even after the cache has let go of it.
+MAX_MAPPED_BYTES = 8 * 2**30
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 
@@ -85,11 +93,14 @@ class TokenShard:
         offsets = self.offsets[side]
         return self.tokens[side][offsets[item] : offsets[item + 1]]
 
-    def sentence_starts(self) -> dict[int, list[int]]:
-        """Return the token offsets at which sentences begin, for the documents of the shard where they are known."""
+    def sentence_starts(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Return which documents have known sentences [items], and where all of these begin in the flat tokens, ascending."""
         column = self.batch.column(STARTS_COLUMN)
-        known = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist()
-        return {item: column[item].as_py() for item in known}
+        known = column.is_valid().to_numpy(zero_copy_only=False)
+        counts = np.where(known, np.diff(column.offsets.to_numpy()), 0)
+        # `flatten` leaves out what nulls might hide; `values` would not.
+        starts = column.flatten().to_numpy().astype(np.int64)
+        return known, starts + np.repeat(self.offsets[0][:-1], counts)
 
     def verify(self) -> None:
         """Raise UserError when the content does not have the checksum it was written with."""
@@ -99,7 +110,7 @@ class TokenShard:
             )
 
 
-def check_vocabulary(found: str, expected: str, file: Path) -> None:
+def check_vocabulary(found: str, expected: str, file: Path | str) -> None:
     """Raise UserError, naming both fingerprints, when shards were built with another vocabulary."""
     if found != expected:
         raise UserError(
@@ -112,36 +123,74 @@ def check_vocabulary(found: str, expected: str, file: Path) -> None:
 class ShardSet:
     """All shards and row plans of a folder, opened for one vocabulary."""
 
-    def __init__(self, folder: Path, vocabulary_fingerprint: str) -> None:
+    def __init__(self, source: Path | ShardStore, vocabulary_fingerprint: str) -> None:
         """Read the index; raises UserError for shards of another vocabulary."""
-        self.folder = folder
-        self.index = ShardIndex.load(folder)
-        check_vocabulary(self.index.vocabulary_fingerprint, vocabulary_fingerprint, folder)
+        self.store: ShardStore = LocalStore(source) if isinstance(source, Path) else source
+        self.index = ShardIndex.read(self.store)
+        check_vocabulary(self.index.vocabulary_fingerprint, vocabulary_fingerprint, self.store.location)
         self._vocabulary_fingerprint = vocabulary_fingerprint
-        # First item of each shard of a corpus, and the total.
-        self._first_items = {name: [0, *accumulate(file.items for file in entry.files)] for name, entry in self.index.corpora.items()}
-        self._close()
+        self._first_items: dict[str, npt.NDArray[np.int64]] = {}
+        self._first_rows: dict[PlanKey, npt.NDArray[np.int64]] = {}
+        room = None if isinstance(self.store, LocalStore) else MAX_MAPPED_BYTES
+        self._shards: MappedFiles[tuple[str, int], TokenShard] = MappedFiles(MAX_MAPPED_FILES, room)
+        self._blocks: MappedFiles[tuple[PlanKey, int], RowPlan] = MappedFiles(MAX_MAPPED_FILES, room)
 
-    def _close(self) -> None:
-        self._shards: dict[tuple[str, int], TokenShard] = {}
-        self._plans: dict[tuple[str, str, int, int], RowPlan] = {}
+    # Row plans
 
-    def row(self, corpus: str, objective: str, length: int, variant: int, row: int) -> list[Segment]:
-        """Return the segments of one row of a plan."""
-        plan = self.plan(corpus, objective, length, variant)
-        if not 0 <= row < plan.rows:
-            raise IndexError(f"row {row} of '{corpus}': the plan has {plan.rows} rows")
-        first, last = plan.offsets[row], plan.offsets[row + 1]
-        segments = plan.segments
-        columns = (segments.item[first:last].tolist(), segments.start[first:last].tolist(), segments.end[first:last].tolist())
-        return [Segment(*values) for values in zip(*columns, strict=True)]
+    def block_of(
+        self, corpus: str, layout: Layout, length: int, variant: int, rows: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the block of each row of a plan, [R], and its number inside the block, [R]."""
+        firsts = self._rows_before((corpus, layout, length, variant))
+        blocks = np.searchsorted(firsts, rows, side="right") - 1
+        return blocks, rows - firsts[blocks]
 
-    def plan(self, corpus: str, objective: str, length: int, variant: int) -> RowPlan:
-        """Return a whole row plan; raises UserError where it was not built."""
-        key = (corpus, objective, length, variant)
-        if key not in self._plans:
-            self._plans[key] = RowPlan.read(self.folder / self.index.plan(*key).file)
-        return self._plans[key]
+    def block(self, corpus: str, layout: Layout, length: int, variant: int, block: int) -> RowPlan:
+        """Return the rows that a plan makes from shard ``block`` of a corpus; items count inside that shard."""
+        key = ((corpus, layout, length, variant), block)
+        found = self._blocks.get(key)
+        if found is None:
+            file = self.index.plan(*key[0]).files[block]
+            path = self.store.local(file.path, file.sha256, file.size_bytes)
+            found = RowPlan.read(path)
+            _check_count(found.rows, file.rows, "rows", path)
+            self._blocks.put(key, found, file.size_bytes)
+        return found
+
+    def row(self, corpus: str, layout: Layout, length: int, variant: int, row: int) -> list[Segment]:
+        """Return the segments of one row of a plan; items count over the corpus."""
+        total = int(self._rows_before((corpus, layout, length, variant))[-1])
+        if not 0 <= row < total:
+            raise IndexError(f"row {row} of '{corpus}': the plan has {total} rows")
+        (block,), (local,) = (each.tolist() for each in self.block_of(corpus, layout, length, variant, np.array([row])))
+        plan, first_item = self.block(corpus, layout, length, variant, block), self.first_item(corpus, block)
+        found = plan.segments.take(np.arange(plan.offsets[local], plan.offsets[local + 1]))
+        columns = (found.item.tolist(), found.start.tolist(), found.end.tolist())
+        return [Segment(first_item + item, start, end) for item, start, end in zip(*columns, strict=True)]
+
+    # Token shards
+
+    def first_item(self, corpus: str, shard: int) -> int:
+        """Return the number of items of a corpus before one of its shards."""
+        return int(self._items_before(corpus)[shard])
+
+    def shard(self, corpus: str, number: int) -> TokenShard:
+        """Return one mapped shard of a corpus."""
+        key = (corpus, number)
+        found = self._shards.get(key)
+        if found is None:
+            entry = self.index.corpus(corpus)
+            file = entry.files[number]
+            path = self.store.local(file.path, file.sha256, file.size_bytes)
+            found = TokenShard.open(path, entry.kind, self._vocabulary_fingerprint)
+            _check_count(found.items, file.items, "items", path)
+            self._shards.put(key, found, file.size_bytes)
+        return found
+
+    def shards(self, corpus: str) -> Iterator[TokenShard]:
+        """Yield a corpus's shards in item order, for work on whole flat arrays."""
+        for number in range(len(self.index.corpus(corpus).files)):
+            yield self.shard(corpus, number)
 
     def document_tokens(self, corpus: str, item: int) -> Tokens:
         """Return the ids of a document as a view of the file, [tokens], no special pieces."""
@@ -161,10 +210,13 @@ class ShardSet:
         """Return the id of a document."""
         return self._name(corpus, item)
 
-    def shards(self, corpus: str) -> Iterator[TokenShard]:
-        """Yield a corpus's shards in item order, for work on whole flat arrays."""
-        for number in range(len(self.index.corpus(corpus).files)):
-            yield self._shard(corpus, number)
+    def piece_counts(self) -> npt.NDArray[np.uint64] | None:
+        """Return how often each piece occurs over all corpora, [vocabulary]; None where that was not counted."""
+        file = self.index.piece_counts
+        if file is None:
+            return None
+        counts: npt.NDArray[np.uint64] = np.load(self.store.local(file.path, file.sha256, file.size_bytes))
+        return counts
 
     def verify(self) -> None:
         """Read every shard and check its checksum; raises UserError naming the first that is damaged."""
@@ -178,28 +230,36 @@ class ShardSet:
         return name
 
     def _locate(self, corpus: str, item: int) -> tuple[TokenShard, int]:
-        firsts = self._first_items[self.index.corpus(corpus).name]
+        firsts = self._items_before(corpus)
         if not 0 <= item < firsts[-1]:
             raise IndexError(f"item {item} of '{corpus}': there are {firsts[-1]} items")
-        number = bisect_right(firsts, item) - 1
-        return self._shard(corpus, number), item - firsts[number]
+        number = int(np.searchsorted(firsts, item, side="right")) - 1
+        return self.shard(corpus, number), item - int(firsts[number])
 
-    def _shard(self, corpus: str, number: int) -> TokenShard:
-        key = (corpus, number)
-        if key not in self._shards:
-            entry = self.index.corpus(corpus)
-            file = entry.files[number]
-            shard = TokenShard.open(self.folder / file.path, entry.kind, self._vocabulary_fingerprint)
-            if shard.items != file.items:
-                raise UserError(
-                    f"{shard.items} items found, the index says {file.items}; delete this shards folder and build it again.",
-                    file=shard.path,
-                )
-            self._shards[key] = shard
-        return self._shards[key]
+    def _items_before(self, corpus: str) -> npt.NDArray[np.int64]:
+        """Return the items before each shard, and of all."""
+        if corpus not in self._first_items:
+            self._first_items[corpus] = _before([file.items for file in self.index.corpus(corpus).files])
+        return self._first_items[corpus]
+
+    def _rows_before(self, key: PlanKey) -> npt.NDArray[np.int64]:
+        """Return the rows before each block, and of all."""
+        if key not in self._first_rows:
+            self._first_rows[key] = _before(self.index.plan(*key).block_rows)
+        return self._first_rows[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": self.folder, "vocabulary_fingerprint": self._vocabulary_fingerprint}
+        return {"source": self.store, "vocabulary_fingerprint": self._vocabulary_fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def _before(counts: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.array([0, *accumulate(counts)], dtype=np.int64)
+
+
+def _check_count(found: int, expected: int, what: str, path: Path) -> None:
+    """Raise UserError where a file was exchanged for another."""
+    if found != expected:
+        raise UserError(f"{found} {what} found, the index says {expected}; delete this shards folder and build it again.", file=path)
