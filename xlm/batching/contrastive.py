@@ -7,34 +7,35 @@ taken for negatives of each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import numpy as np
 
-from xlm.batching.packed_rows import NO_IDS, Ids, PackedRows, PieceIds, positions_within, starts_of
-from xlm.batching.texts import Texts
+from xlm.batching.arrangement import Arrangement
+from xlm.batching.packed_rows import Ids, PieceIds
+from xlm.batching.texts import RowTexts
+from xlm.seeding import key_int64
 
 
-def contrastive_rows(sources: Texts, targets: Texts, pairs_per_row: Ids, languages: Ids, pair_keys: Ids, *, pieces: PieceIds) -> PackedRows:
-    """Lay out rows of pairs; two sequences a pair.
-
-    ``sources`` and ``targets`` are [pairs] texts, ``languages`` the ids of both sides, [pairs, 2];
-    ``pair_keys`` [pairs] are equal where pairs say the same thing.
-    """
-    lengths = np.stack([sources.lengths, targets.lengths], axis=1).ravel() + 2
-    starts = starts_of(lengths)
-    ids = np.empty(int(lengths.sum()), dtype=np.int64)
-    ids[starts] = pieces.bos_id
-    ids[starts + lengths - 1] = pieces.eos_id
-    sources.copy_to(ids, starts[0::2] + 1)
-    targets.copy_to(ids, starts[1::2] + 1)
-    return PackedRows(
-        objective="contrastive",
-        input_ids=ids,
-        position_ids=positions_within(lengths),
-        token_type_ids=np.zeros_like(ids),
-        language_ids=np.repeat(languages.ravel(), lengths),
-        sequence_lengths=lengths,
-        sequences_per_row=2 * pairs_per_row,
-        predict_positions=NO_IDS,
-        labels=NO_IDS,
-        pair_keys=np.repeat(pair_keys, 2),
+def separate_pairs(texts: RowTexts, pieces: PieceIds) -> Arrangement:
+    """Arrange each pair as two sequences, source then target."""
+    count = texts.items.size
+    return Arrangement(
+        texts=np.arange(2 * count).reshape(2, count).T.ravel(),
+        opened=np.ones(2 * count, dtype=np.bool_),
+        opening_id=pieces.bos_id,
+        stretches_per_sequence=np.ones(2 * count, dtype=np.int64),
+        sequences_per_row=2 * texts.segments_per_row,
     )
+
+
+def pair_key_ids(keys: Sequence[str]) -> Ids:
+    """Return the numbers that stand for pairs' keys in a batch, one for each of a pair's two sequences: [2 x pairs]."""
+    return np.repeat(np.array([pair_key_id(key) for key in keys], dtype=np.int64), 2)
+
+
+@lru_cache(maxsize=1 << 16)
+def pair_key_id(key: str) -> int:
+    """Return the 63-bit number that stands for a pair's key in a batch."""
+    return key_int64("pair", key)

@@ -42,6 +42,10 @@ class PieceIds(Protocol):
     def mask_id(self) -> int:
         """Id of ``<mask>``."""
 
+    @property
+    def is_word_start(self) -> NDArray[np.bool_]:
+        """Whether each piece begins a word, [size]."""
+
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
@@ -49,14 +53,15 @@ class PackedRows:
 
     objective: Objective
     input_ids: Ids  # [T]
-    position_ids: Ids  # [T], from 0 in every sequence
+    position_ids: Ids  # [T]
     token_type_ids: Ids  # [T]
     language_ids: Ids  # [T]
     sequence_lengths: Ids  # [S]
     sequences_per_row: Ids  # [R]
     predict_positions: Ids  # [P], index into tokens, ascending
-    labels: Ids  # [P], original pieces
+    labels: Ids  # [P], original pieces; CLM: the pieces after the positions
     pair_keys: Ids  # [S], -1 except for contrastive sequences
+    sequence_labels: Ids  # [S], -1 except for NSP and SOP
 
 
 def starts_of(lengths: Ids) -> Ids:
@@ -67,7 +72,12 @@ def starts_of(lengths: Ids) -> Ids:
 
 def ranges(starts: Ids, lengths: Ids) -> Ids:
     """Return the indices of ranges, one after the other: [n] starts and lengths to [sum of lengths]."""
-    return np.repeat(starts - starts_of(lengths), lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
+    ends = np.cumsum(lengths)
+    if not ends.size:
+        return NO_IDS
+    indices: Ids = np.repeat(starts - (ends - lengths), lengths)
+    indices += np.arange(ends[-1])
+    return indices
 
 
 def positions_within(lengths: Ids) -> Ids:
@@ -77,7 +87,8 @@ def positions_within(lengths: Ids) -> Ids:
 
 def sums_by_row(values: Ids, per_row: Ids) -> Ids:
     """Sum ``values`` [S] over the first ``per_row[0]``, the next ``per_row[1]`` and so on: [R]."""
-    totals = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
+    totals = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(values, out=totals[1:])
     ends = np.cumsum(per_row)
     sums: Ids = totals[ends] - totals[ends - per_row]
     return sums

@@ -1,122 +1,128 @@
-"""From addresses of rows to their tokens: finds the texts, and lays them out for their objective.
+"""From the rows of a data plan to batches: reads their texts, has them laid out for their objective, joins them.
 
-What a row holds and how it is masked depends on (seed, corpus, objective, length, epoch, row) alone.
+What a row holds and how it is masked depends on (seed, corpus, objective, layout, length, epoch, row) alone.
+Several small micro-batches are built in one go, because numpy's cost is in its calls, and cut apart at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from xlm.batching.contrastive import contrastive_rows
-from xlm.batching.masking import Masker
-from xlm.batching.mlm import mlm_rows
-from xlm.batching.packed_batch import OBJECTIVES
-from xlm.batching.packed_rows import Ids, PackedRows, PieceIds
-from xlm.batching.row_reader import RowReader, RowTexts
-from xlm.batching.tlm import tlm_rows
-from xlm.mixing.data_plan import RowRef
-from xlm.seeding import key_digest, key_int64
+from xlm.batching.arrangement import Arrangement
+from xlm.batching.collate import RowsOfBatch, collate
+from xlm.batching.contrastive import pair_key_ids
+from xlm.batching.keyed_words import Words, row_seeds
+from xlm.batching.objective_rows import RowMaker
+from xlm.batching.packed_batch import PackedBatch, Provenance, SegmentSource
+from xlm.batching.packed_rows import PieceIds
+from xlm.batching.row_reader import ReadRows, RowReader, runs
+from xlm.batching.words import has_spaces
+from xlm.mixing.batch_rows import BatchRows, Column
+from xlm.mixing.data_plan import DataPlan
+from xlm.seeding import key_int64
 from xlm.shards.reader import ShardSet
 
-
-@dataclass(frozen=True, slots=True)
-class BuiltRows:
-    """Rows of one objective with their addresses [R], and where each sequence came from [S] if that was asked for."""
-
-    refs: Sequence[RowRef]
-    rows: PackedRows
-    provenance: Sequence[str]
+# Positions built in one go: few enough to stay in a core's cache, enough to make numpy's calls cheap.
+POSITIONS_AT_ONCE = 1 << 15
 
 
 class RowBuilder:
-    """Builds rows over one shards folder; ``languages`` are the data plan's, in the order of their ids."""
+    """Builds the rows of one data plan over its shards."""
 
-    def __init__(self, shards: ShardSet, pieces: PieceIds, languages: Sequence[str], seed: int) -> None:
-        self._reader = RowReader(shards)
+    def __init__(self, plan: DataPlan, shards: ShardSet, pieces: PieceIds, seed: int) -> None:
+        self._plan = plan
         self._pieces = pieces
         self._seed = seed
-        self._masker = Masker(pieces)
-        ids = {language: number for number, language in enumerate(languages)}
-        self._language_ids = {
-            name: [ids[language] for language in entry.languages]
-            for name, entry in shards.index.corpora.items()
-            if all(language in ids for language in entry.languages)
-        }
+        self._reader = RowReader(shards, plan.leaves, plan.languages)
+        self._piece_counts = shards.piece_counts()
+        self._spaced: NDArray[np.bool_] = np.array([has_spaces(language) for language in plan.languages], dtype=np.bool_)
+        self._makers: dict[int, RowMaker] = {}
+        objectives = sorted({leaf.objective for leaf in plan.leaves})
+        self._objective_of_leaf = np.array([objectives.index(leaf.objective) for leaf in plan.leaves], dtype=np.int64)
+        self._bases: dict[tuple[int, int, int], int] = {}
 
-    def build(self, refs: Sequence[RowRef], *, with_provenance: bool = False) -> list[BuiltRows]:
-        """Return the rows of a micro-batch, objective by objective, inside one by corpus."""
-        built: list[BuiltRows] = []
-        for objective in OBJECTIVES:
-            of_objective = [ref for ref in refs if ref.objective == objective]
-            if of_objective:
-                texts = self._reader.read(of_objective)
-                built.append(BuiltRows(texts.refs, self._lay_out(texts), self._provenance(texts) if with_provenance else ()))
-        return built
+    def build(self, rows: BatchRows, sizes: Sequence[int], *, with_provenance: bool = False) -> list[PackedBatch]:
+        """Return micro-batches: the first ``sizes[0]`` rows, the next ``sizes[1]`` and so on; of 0 rows the empty batch.
 
-    def pairs_in(self, ref: RowRef) -> int:
-        """Return the number of pairs that a row adds to the logical group, 0 for other objectives; reads no tokens."""
-        return self._reader.pairs_in(ref) if ref.objective == "contrastive" else 0
+        Inside a micro-batch the rows of a leaf are brought together.
+        """
+        rows = rows.take(self._order(rows, sizes))
+        return [batch for part, of_part in _parts(rows, sizes) for batch in collate(list(self._objectives(part, with_provenance)), of_part)]
 
-    def _lay_out(self, texts: RowTexts) -> PackedRows:
-        first = texts.refs[0]
-        by_corpus = np.array([self._language_ids[corpus] for corpus in texts.corpora], dtype=np.int64)
-        languages = np.repeat(by_corpus, texts.segments_per_corpus, axis=0)  # [S, sides]
-        if first.objective == "contrastive":
-            sources, targets = texts.sides
-            return contrastive_rows(sources, targets, texts.segments_per_row, languages, self._pair_keys(texts), pieces=self._pieces)
-        keys = [self._key(ref) for ref in texts.refs]
-        if first.objective == "tlm":
-            sources, targets = texts.sides
-            return tlm_rows(
-                sources,
-                targets,
-                texts.segments_per_row,
-                languages,
-                pieces=self._pieces,
-                masker=self._masker,
-                mask_rate=first.mask_rate,
-                keys=keys,
+    def _order(self, rows: BatchRows, sizes: Sequence[int]) -> Column:
+        """Sort stably by micro-batch, leaf and variant."""
+        micro = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+        most = 1 + int(rows.variant.max(initial=0))
+        return np.argsort((micro * len(self._plan.leaves) + rows.leaf) * most + rows.variant, kind="stable")
+
+    def _objectives(self, rows: BatchRows, with_provenance: bool) -> Iterator[RowsOfBatch]:
+        """Yield runs of rows of one objective."""
+        if not len(rows):
+            return
+        phase = self._plan.recipe.phases[rows.phase]
+        maker = self._maker(rows.phase)
+        for first, stop in runs(self._objective_of_leaf[rows.leaf]):
+            of_run = rows.take(np.arange(first, stop))
+            leaf = int(of_run.leaf[0])
+            objective = self._plan.leaves[leaf].objective
+            read = self._reader.read(of_run, self._plan.layout(rows.phase, leaf))
+            seeds = self._seeds(of_run)
+            arrangement = maker.arrange(objective, phase.objectives[objective], read.texts, seeds)
+            keys = pair_key_ids(self._reader.names(read)) if objective == "contrastive" else None
+            made = maker.make(objective, arrangement, read.texts, seeds, rows.mask_rate, keys)
+            yield RowsOfBatch(made, of_run.number, self._provenance(read, arrangement) if with_provenance else ())
+
+    def _maker(self, phase: int) -> RowMaker:
+        if phase not in self._makers:
+            masking = self._plan.recipe.phases[phase].masking
+            self._makers[phase] = RowMaker(self._pieces, masking, self._spaced, self._piece_counts)
+        return self._makers[phase]
+
+    def _seeds(self, rows: BatchRows) -> Words:
+        edges = runs(rows.leaf, rows.epoch)
+        bases = np.array([self._base(rows.phase, int(rows.leaf[first]), int(rows.epoch[first])) for first, _ in edges], dtype=np.uint64)
+        return row_seeds(np.repeat(bases, [stop - first for first, stop in edges]), rows.row)
+
+    def _base(self, phase: int, leaf: int, epoch: int) -> int:
+        """Return the number that the seeds of a leaf's rows in an epoch are drawn from."""
+        key = (phase, leaf, epoch)
+        if key not in self._bases:
+            of_leaf, length = self._plan.leaves[leaf], self._plan.recipe.phases[phase].sequence_length
+            layout = self._plan.layout(phase, leaf)
+            self._bases[key] = key_int64("row", self._seed, of_leaf.corpus, of_leaf.objective, layout, length, epoch)
+        return self._bases[key]
+
+    def _provenance(self, read: ReadRows, arrangement: Arrangement) -> list[Provenance]:
+        """Say where the segments of every sequence came from; the tokens of a pair's target count on from its source's."""
+        segments = read.texts.items.size
+        corpora = [run.corpus for run in read.sources for _ in range(run.segments)]
+        items, names = self._reader.corpus_items(read).tolist(), self._reader.names(read)
+        side_offsets = np.cumsum(read.texts.lengths, axis=0) - read.texts.lengths
+        begins = (read.texts.offsets + side_offsets).ravel().tolist()
+        lengths = read.texts.lengths.ravel().tolist()
+        sources = [
+            SegmentSource(
+                corpora[text % segments], items[text % segments], names[text % segments], begins[text], begins[text] + lengths[text]
             )
-        return mlm_rows(
-            texts.sides[0],
-            texts.segments_per_row,
-            languages[:, 0],
-            pieces=self._pieces,
-            masker=self._masker,
-            mask_rate=first.mask_rate,
-            keys=keys,
-        )
-
-    def _key(self, ref: RowRef) -> bytes:
-        return key_digest("row", self._seed, ref.corpus, ref.objective, ref.sequence_length, ref.epoch, ref.row)
-
-    def _pair_keys(self, texts: RowTexts) -> Ids:
-        return np.array([pair_key_id(key) for key in self._reader.names(texts)], dtype=np.int64)
-
-    def _provenance(self, texts: RowTexts) -> list[str]:
-        """Say ``corpus#item[start:end]`` of every sequence; the target of a contrastive pair counts on from its source."""
-        shown: list[str] = []
-        starts = texts.offsets.tolist()
-        side_lengths = [side.lengths.tolist() for side in texts.sides]
-        for number, (corpus, item) in enumerate(_addresses(texts)):
-            start, lengths = starts[number], [of_side[number] for of_side in side_lengths]
-            cuts = lengths if texts.refs[0].objective == "contrastive" else [sum(lengths)]
-            for length in cuts:
-                shown.append(f"{corpus}#{item}[{start}:{start + length}]")
-                start += length
-        return shown
+            for text in arrangement.texts.tolist()
+        ]
+        ends = np.cumsum(arrangement.stretches_per_sequence).tolist()
+        return [tuple(sources[first:last]) for first, last in zip([0, *ends], ends, strict=False)]
 
 
-def _addresses(texts: RowTexts) -> list[tuple[str, int]]:
-    corpora = [corpus for corpus, count in zip(texts.corpora, texts.segments_per_corpus.tolist(), strict=True) for _ in range(count)]
-    return list(zip(corpora, texts.items.tolist(), strict=True))
-
-
-@lru_cache(maxsize=1 << 16)
-def pair_key_id(key: str) -> int:
-    """Return the 63-bit number that stands for a pair's key in a batch."""
-    return key_int64("pair", key)
+def _parts(rows: BatchRows, sizes: Sequence[int]) -> Iterator[tuple[BatchRows, list[int]]]:
+    """Cut rows into parts of whole micro-batches that are built in one go, each with the sizes of its micro-batches."""
+    most = max(1, POSITIONS_AT_ONCE // rows.sequence_length)
+    first = 0
+    part: list[int] = []
+    for size in sizes:
+        if part and sum(part) + size > most:
+            yield rows.take(np.arange(first, first + sum(part))), part
+            first += sum(part)
+            part = []
+        part.append(size)
+    if part:
+        yield rows.take(np.arange(first, first + sum(part))), part

@@ -1,109 +1,122 @@
-"""From addresses of rows to where their texts lie in the mapped shards; no token is touched yet."""
+"""From addresses of rows to their texts: the only place of this room that looks into shards.
+
+Rows are read run by run: neighbours of one corpus, variant and block share a row plan and a token shard, and
+all their pieces are taken from the mapped file at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from xlm.batching.packed_rows import Ids, ranges
-from xlm.batching.texts import Stretch, Texts
-from xlm.mixing.data_plan import RowRef
-from xlm.shards.reader import ShardSet, TokenShard
+from xlm.batching.packed_rows import Ids, ranges, starts_of
+from xlm.batching.texts import Pieces, RowTexts
+from xlm.mixing.batch_rows import BatchRows
+from xlm.mixing.leaves import Leaf
+from xlm.shards.layouts import Layout
+from xlm.shards.reader import ShardSet
 
 
 @dataclass(frozen=True, slots=True)
-class RowTexts:
-    """The texts of rows of one objective: one side (documents) or two (pairs), [S] texts each."""
+class SourceRun:
+    """So many segments in a row from one block of one corpus."""
 
-    refs: Sequence[RowRef]  # [R], in the order in which the rows are laid out: by corpus
-    segments_per_row: Ids  # [R]
-    corpora: Sequence[str]  # [C], and how many segments each has, in order
-    segments_per_corpus: Ids  # [C]
-    items: Ids  # [S], number of the document or pair in its corpus
-    offsets: Ids  # [S], first token of the segment in its item
-    sides: Sequence[Texts]
+    corpus: str
+    block: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Rows' texts, and the blocks that they come from, in order."""
+
+    texts: RowTexts
+    sources: tuple[SourceRun, ...]
 
 
 class RowReader:
-    """Finds rows in one shards folder."""
+    """Reads rows of the leaves of a data plan; ``languages`` are the plan's, in the order of their ids."""
 
-    def __init__(self, shards: ShardSet) -> None:
+    def __init__(self, shards: ShardSet, leaves: Sequence[Leaf], languages: Sequence[str]) -> None:
         self._shards = shards
-        self._opened: dict[str, tuple[list[TokenShard], Ids]] = {}
+        self._corpora = [leaf.corpus for leaf in leaves]
+        ids = {language: number for number, language in enumerate(languages)}
+        self._languages = [tuple(ids[language] for language in leaf.languages) for leaf in leaves]
 
-    def read(self, refs: Sequence[RowRef]) -> RowTexts:
-        """Return the texts of rows of one objective (at least one row), grouped by row plan, otherwise in order."""
-        groups: dict[tuple[str, int, int], list[RowRef]] = {}
-        for ref in sorted(refs, key=lambda ref: (ref.corpus, ref.variant)):
-            groups.setdefault((ref.corpus, ref.sequence_length, ref.variant), []).append(ref)
+    def read(self, rows: BatchRows, layout: Layout) -> ReadRows:
+        """Return the texts of rows of one layout (at least one row), in their order."""
         per_row: list[Ids] = []
         items: list[Ids] = []
         offsets: list[Ids] = []
-        sides: list[tuple[Texts, ...]] = []
-        for (corpus, length, variant), of_group in groups.items():
-            plan = self._shards.plan(corpus, of_group[0].objective, length, variant)
-            rows = np.array([ref.row for ref in of_group], dtype=np.int64)
-            firsts = plan.offsets[rows]
-            counts: Ids = plan.offsets[rows + 1] - firsts
-            segments = ranges(firsts, counts)
-            group_items = plan.segments.item[segments].astype(np.int64)
-            starts = plan.segments.start[segments].astype(np.int64)
-            per_row.append(counts)
-            items.append(group_items)
-            offsets.append(starts)
-            sides.append(self._texts(corpus, group_items, starts, plan.segments.end[segments].astype(np.int64)))
-        return RowTexts(
-            refs=[ref for of_group in groups.values() for ref in of_group],
-            segments_per_row=np.concatenate(per_row),
-            corpora=[corpus for corpus, _, _ in groups],
-            segments_per_corpus=np.array([of_group.size for of_group in items], dtype=np.int64),
-            items=np.concatenate(items),
-            offsets=np.concatenate(offsets),
-            sides=[Texts.joined(of_side) for of_side in zip(*sides, strict=True)],
+        lengths: list[list[Ids]] = []  # by run, then by side
+        pieces: list[list[Pieces]] = []
+        languages: list[tuple[int, ...]] = []
+        sources: list[SourceRun] = []
+        for first, stop in runs(rows.leaf, rows.variant):
+            leaf, variant = int(rows.leaf[first]), int(rows.variant[first])
+            corpus = self._corpora[leaf]
+            blocks, local = self._shards.block_of(corpus, layout, rows.sequence_length, variant, rows.row[first:stop])
+            for begin, end in runs(blocks):
+                block = int(blocks[begin])
+                plan = self._shards.block(corpus, layout, rows.sequence_length, variant, block)
+                shard = self._shards.shard(corpus, block)
+                firsts = plan.offsets[local[begin:end]]
+                counts: Ids = plan.offsets[local[begin:end] + 1] - firsts
+                segments = ranges(firsts, counts)
+                of_run = plan.segments.item[segments].astype(np.int64)
+                starts = plan.segments.start[segments].astype(np.int64)
+                per_row.append(counts)
+                items.append(of_run)
+                offsets.append(starts)
+                languages.append(self._languages[leaf])
+                sources.append(SourceRun(corpus, block, of_run.size))
+                if len(shard.tokens) == 1:
+                    spans = [plan.segments.end[segments].astype(np.int64) - starts]
+                    begins = [shard.offsets[0][of_run] + starts]
+                else:  # pairs are whole
+                    begins = [of_side[of_run] for of_side in shard.offsets]
+                    spans = [of_side[of_run + 1] - start for of_side, start in zip(shard.offsets, begins, strict=True)]
+                lengths.append(spans)
+                pieces.append([tokens.take(ranges(at, span)) for tokens, at, span in zip(shard.tokens, begins, spans, strict=True)])
+        by_side = np.stack([joined(of_side) for of_side in zip(*lengths, strict=True)])
+        texts = RowTexts(
+            pieces=joined([part for of_side in zip(*pieces, strict=True) for part in of_side]),
+            starts=starts_of(by_side.ravel()).reshape(by_side.shape),
+            lengths=by_side,
+            languages=np.repeat(np.array(languages, dtype=np.int64).T, [run.segments for run in sources], axis=1),
+            segments_per_row=joined(per_row),
+            items=joined(items),
+            offsets=joined(offsets),
         )
+        return ReadRows(texts, tuple(sources))
 
-    def names(self, texts: RowTexts) -> list[str]:
+    def names(self, read: ReadRows) -> list[str]:
         """Return the key of every pair, or the id of every document, [S]."""
         found: list[str] = []
-        ends = np.cumsum(texts.segments_per_corpus)
-        for corpus, items in zip(texts.corpora, np.split(texts.items, ends[:-1]), strict=True):
-            of_corpus = np.empty(items.size, dtype=object)
-            for shard, which, local in self._by_shard(corpus, items):
-                of_corpus[which] = shard.batch.column(0).take(pa.array(local)).to_pylist()  # ids and keys come first
-            found += of_corpus.tolist()
+        for run in read.sources:
+            items = read.texts.items[len(found) : len(found) + run.segments]
+            column = self._shards.shard(run.corpus, run.block).batch.column(0)  # ids and keys come first
+            found += column.take(pa.array(items)).to_pylist()
         return found
 
-    def pairs_in(self, ref: RowRef) -> int:
-        """Return how many pairs a contrastive row holds, from its row plan alone."""
-        offsets = self._shards.plan(ref.corpus, ref.objective, ref.sequence_length, ref.variant).offsets
-        return int(offsets[ref.row + 1] - offsets[ref.row])
+    def corpus_items(self, read: ReadRows) -> Ids:
+        """Return the number of every segment's item in its whole corpus, [S]."""
+        before = [self._shards.first_item(run.corpus, run.block) for run in read.sources]
+        return read.texts.items + np.repeat(np.array(before, dtype=np.int64), [run.segments for run in read.sources])
 
-    def _texts(self, corpus: str, items: Ids, starts: Ids, ends: Ids) -> tuple[Texts, ...]:
-        """Locate tokens ``starts`` to ``ends`` of documents, or both sides of whole pairs."""
-        sides = len(self._shards.index.corpus(corpus).languages)
-        stretches: list[list[Stretch]] = [[] for _ in range(sides)]
-        lengths = np.empty((sides, items.size), dtype=np.int64)
-        for shard, which, local in self._by_shard(corpus, items):
-            for side, (pieces, offsets) in enumerate(zip(shard.tokens, shard.offsets, strict=True)):
-                begins: Ids = offsets[local]
-                if sides == 1:
-                    lengths[side, which] = ends[which] - starts[which]
-                    begins = begins + starts[which]
-                else:
-                    lengths[side, which] = offsets[local + 1] - begins
-                stretches[side].append(Stretch(which, pieces, begins))
-        return tuple(Texts(of_side, found) for of_side, found in zip(lengths, stretches, strict=True))
 
-    def _by_shard(self, corpus: str, items: Ids) -> Iterator[tuple[TokenShard, Ids, Ids]]:
-        """Yield each shard that holds some of the items, which of them [m], and their numbers inside it [m]."""
-        if corpus not in self._opened:
-            opened = list(self._shards.shards(corpus))
-            self._opened[corpus] = opened, np.cumsum([0, *(shard.items for shard in opened)])[:-1]
-        shards, first_items = self._opened[corpus]
-        number = np.searchsorted(first_items, items, side="right") - 1
-        for shard_number in sorted(set(number.tolist())):
-            which = np.flatnonzero(number == shard_number)
-            yield shards[shard_number], which, items[which] - first_items[shard_number]
+def runs(*columns: Ids) -> list[tuple[int, int]]:
+    """Return (first, stop) of the runs of equal neighbours in all columns [n], n at least 1."""
+    changes = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        changes = changes | (column[1:] != column[:-1])
+    return list(pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), columns[0].size]))
+
+
+def joined(parts: Sequence[Pieces]) -> Pieces:
+    """Concatenate parts, at least one, without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Texts that lie somewhere in flat token arrays, and are copied from there straight into a batch."""
+"""The texts of rows, copied out of their shards end to end: what an objective arranges into sequences."""
 
 from __future__ import annotations
 
@@ -9,46 +9,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.batching.packed_rows import Ids, ranges, starts_of
+from xlm.batching.packed_rows import Ids, starts_of
 
 Pieces = NDArray[Any]  # ids in whatever integer type they are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Texts number ``which`` [m] begin at ``starts`` [m] of one flat array of pieces."""
+class RowTexts:
+    """The segments of R rows, S of them: pieces of documents (one side) or whole pairs (two sides)."""
 
-    which: Ids
-    pieces: Pieces
-    starts: Ids
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """n texts of these ``lengths`` [n], each in one of the stretches."""
-
-    lengths: Ids
-    stretches: Sequence[Stretch]
+    pieces: Pieces  # all texts, without special pieces
+    starts: Ids  # [sides, S], where each text begins in ``pieces``
+    lengths: Ids  # [sides, S]
+    languages: Ids  # [sides, S], language ids
+    segments_per_row: Ids  # [R]
+    items: Ids  # [S], number of the document or pair inside its shard
+    offsets: Ids  # [S], first token of the segment in its item
 
     @classmethod
-    def of(cls, arrays: Sequence[Pieces]) -> Texts:
-        """Take arrays of ids, each one text."""
+    def of(cls, sides: Sequence[Sequence[Pieces]], languages: Sequence[int], segments_per_row: Sequence[int]) -> RowTexts:
+        """Take arrays of ids, each one text of a side; every segment is an item of its own."""
+        arrays = [array for side in sides for array in side]
         lengths = np.array([len(array) for array in arrays], dtype=np.int64)
-        pieces = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
-        return cls(lengths, [Stretch(np.arange(len(arrays)), pieces, starts_of(lengths))])
-
-    @classmethod
-    def joined(cls, parts: Sequence[Texts]) -> Texts:
-        """Return the texts of all parts, in order."""
-        stretches: list[Stretch] = []
-        before = 0
-        for part in parts:
-            stretches += [Stretch(stretch.which + before, stretch.pieces, stretch.starts) for stretch in part.stretches]
-            before += part.lengths.size
-        return cls(np.concatenate([part.lengths for part in parts]), stretches)
-
-    def copy_to(self, out: Ids, starts: Ids) -> None:
-        """Write text i to ``out[starts[i] : starts[i] + lengths[i]]``; ``starts`` is [n]."""
-        for stretch in self.stretches:
-            lengths = self.lengths[stretch.which]
-            out[ranges(starts[stretch.which], lengths)] = stretch.pieces[ranges(stretch.starts, lengths)]
+        count = len(sides[0])
+        shape = (len(sides), count)
+        return cls(
+            pieces=np.concatenate(arrays),
+            starts=starts_of(lengths).reshape(shape),
+            lengths=lengths.reshape(shape),
+            languages=np.repeat(np.array(languages, dtype=np.int64), count).reshape(shape),
+            segments_per_row=np.array(segments_per_row, dtype=np.int64),
+            items=np.arange(count, dtype=np.int64),
+            offsets=np.zeros(count, dtype=np.int64),
+        )
