@@ -1,33 +1,29 @@
 """Which positions of a row are predicted, and what stands in their place (BERT, Devlin et al. 2019, section 3.1).
 
-Of a row's maskable positions (everything but special pieces) exactly round-half-up(rate x maskable) are
-selected, at least one where there is any, uniformly over the whole row: short sequences of a packed row
-are masked at the same rate as long ones. A selected position becomes ``<mask>`` with probability .8, a
-random piece with .1 and stays with .1. Random pieces are uniform over the whole vocabulary without its
-special pieces.
+Everything but special pieces may be selected, over the whole row: short sequences of a packed row are masked
+at the same rate as long ones. A selected position becomes ``<mask>`` with probability .8, a random piece with
+.1 and stays with .1, unless the recipe has other shares. Random pieces are uniform over the whole vocabulary
+without its special pieces (to within vocabulary / 2^32, 6e-5 of a piece's probability at 250,000 pieces).
 
-A row's decisions come from its own key, so they are the same on any rank and after any history. Raw words
-of a generator are used, because a library's own sampling may change between versions.
+A row's decisions come from its own seed, so they are the same on any rank and after any history.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.batching.keyed_words import KeyedWords
-from xlm.batching.packed_rows import NO_IDS, Ids, PieceIds
+from xlm.batching.keyed_words import FATE, Words, words_at
+from xlm.batching.masking_rows import Chosen, Flags, RowGrid, Selection
+from xlm.batching.masking_tokens import TokenSelection
+from xlm.batching.packed_rows import Ids, PieceIds
+from xlm.config.phases import MaskingSection
 
-MASKED_SHARE = 0.8
-RANDOM_SHARE = 0.1
-_WORD = 1 << 64
-_MASKED_BELOW = np.uint64(round(MASKED_SHARE * _WORD))
-_RANDOM_BELOW = np.uint64(round((MASKED_SHARE + RANDOM_SHARE) * _WORD))
-_HALF_WORD_BITS = np.uint64(32)
+_FATE_BITS = 63  # not 64: a share of 1 must fit into a word
+_PIECE_BITS = np.uint64(32)
+_LOW_HALF = np.uint64((1 << 32) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +35,51 @@ class Masked:
     labels: Ids  # [P]
 
 
-def predictions_in(maskable: int, rate: float) -> int:
-    """Return how many of ``maskable`` positions are predicted: rate x maskable, a half rounded up, at least one if any."""
-    return min(maskable, max(1, math.floor(rate * maskable + 0.5)))
-
-
 class Masker:
-    """Masks rows of one vocabulary."""
+    """Masks rows of one vocabulary in the way of one phase."""
 
-    def __init__(self, pieces: PieceIds) -> None:
-        self._mask_id = pieces.mask_id
-        self._is_text: NDArray[np.bool_] = np.ones(pieces.size, dtype=np.bool_)
-        self._is_text[list(pieces.special_ids)] = False
-        self._text_ids: Ids = np.flatnonzero(self._is_text)
+    def __init__(self, pieces: PieceIds, masking: MaskingSection, piece_counts: NDArray[np.uint64] | None = None) -> None:
+        """Prepare the tables; ``piece_counts`` [vocabulary] are occurrences in the corpus.
 
-    def mask(self, ids: Ids, row_lengths: Ids, rate: float, keys: Sequence[bytes]) -> Masked:
-        """Mask rows that lie end to end in ``ids`` [T]; ``row_lengths`` is [R], and each row has its key [R].
-
-        ``ids`` stay as they are.
+        Raises UserError where the selection needs counts and there are none.
         """
-        maskable = np.flatnonzero(self._is_text[ids])
-        bounds = np.searchsorted(maskable, np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(row_lengths)])).tolist()
-        source = KeyedWords()
-        chosen: list[Ids] = []
-        words: list[NDArray[np.uint64]] = []  # two a prediction: all of a row's fates, then all of its pieces
-        for first, last, key in zip(bounds[:-1], bounds[1:], keys, strict=True):
-            count = predictions_in(last - first, rate)
-            if not count:
-                continue
-            drawn = source.draw(key, last - first + 2 * count)
-            # The places of the `count` smallest of independent words are a uniform choice.
-            places = np.argpartition(drawn[: last - first], count - 1)[:count]
-            places.sort()
-            chosen.append(maskable[first + places])
-            words.append(drawn[last - first :].reshape(2, count))
-        if not chosen:
-            return Masked(ids, NO_IDS, NO_IDS)
-        positions = np.concatenate(chosen)
-        fate, piece = np.concatenate(words, axis=1)
+        self._mask_id = pieces.mask_id
+        self._is_text: Flags = np.ones(pieces.size, dtype=np.bool_)
+        self._is_text[list(pieces.special_ids)] = False
+        self._last_special = max(pieces.special_ids)
+        self._text_ids: Ids = np.flatnonzero(self._is_text)
+        self._selection = _selection(pieces, masking, piece_counts, self._is_text)
+        self._fates = _bounds(masking.masked_share, masking.random_share)
+        self._rtd_fates = _bounds(masking.rtd_masked_share, 0.0)
+
+    def mask(self, ids: Ids, row_lengths: Ids, rate: float, seeds: Words, *, spaced: Flags | None = None, rtd: bool = False) -> Masked:
+        """Mask rows that lie end to end in ``ids`` [T]; ``row_lengths`` and ``seeds`` are [R].
+
+        ``spaced`` [T] says where words are told apart by spaces (`xlm.batching.words`); None: everywhere. For
+        ``rtd`` nothing is random (ELECTRA's generator input). ``ids`` stay as they are.
+        """
+        grid = RowGrid(ids, row_lengths, seeds, self._is_text, self._last_special)
+        chosen = self._selection.choose(grid, rate, spaced)
+        positions = grid.positions(chosen)
         labels = ids[positions]
-        random_ids = self._text_ids[((piece >> _HALF_WORD_BITS) * np.uint64(self._text_ids.size)) >> _HALF_WORD_BITS]
         masked = ids.copy()
-        masked[positions] = np.where(fate < _MASKED_BELOW, self._mask_id, np.where(fate < _RANDOM_BELOW, random_ids, labels))
+        masked[positions] = self._shown(chosen, seeds[chosen.rows], labels, *(self._rtd_fates if rtd else self._fates))
         return Masked(masked, positions, labels)
+
+    def _shown(self, chosen: Chosen, seeds: Words, labels: Ids, masked_below: np.uint64, random_below: np.uint64) -> Ids:
+        words = words_at(seeds, chosen.places, FATE)
+        # The high bits say what becomes of a position, the low ones which piece it would be.
+        random_ids = self._text_ids[((words & _LOW_HALF) * np.uint64(self._text_ids.size)) >> _PIECE_BITS]
+        fates = words if chosen.deciders is None else words_at(seeds, chosen.deciders, FATE)
+        fates = fates >> np.uint64(64 - _FATE_BITS)
+        shown: Ids = np.where(fates < masked_below, self._mask_id, np.where(fates < random_below, random_ids, labels))
+        return shown
+
+
+def _bounds(masked_share: float, random_share: float) -> tuple[np.uint64, np.uint64]:
+    one = 1 << _FATE_BITS
+    return np.uint64(round(masked_share * one)), np.uint64(min(one, round((masked_share + random_share) * one)))
+
+
+def _selection(pieces: PieceIds, masking: MaskingSection, piece_counts: NDArray[np.uint64] | None, is_text: Flags) -> Selection:
+    return TokenSelection()
