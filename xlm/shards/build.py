@@ -1,36 +1,49 @@
-"""From a corpus and a vocabulary to token shards and row plans, with everything left out counted."""
+"""From a corpus and a vocabulary to token shards and row plans, with everything left out counted.
+
+The corpora are cut into tasks, a backend does them, and what the tasks say of themselves is joined in their order.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, islice
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-from xlm.corpora.documents import split_pair_name
-from xlm.corpora.store import count_documents, count_pairs, document_languages, pair_names, read_documents, read_pairs
+import numpy as np
+
 from xlm.runs.progress import Progress
-from xlm.seeding import keyed_generator
-from xlm.shards.encode import DistinctEncoder
-from xlm.shards.format import Kind
-from xlm.shards.index import CorpusEntry, PlanEntry, ShardIndex
+from xlm.shards.backends import Backend, LocalBackend
+from xlm.shards.index import CorpusEntry, PlanEntry, PlanKey, ShardFile, ShardIndex
+from xlm.shards.layouts import Layout
+from xlm.shards.n_way import NWaySummary, n_way_sources
+from xlm.shards.one_shard import PlanBlock, ShardWork
+from xlm.shards.partition import MAX_TEXT_BYTES, Partition, ShardTask
+from xlm.shards.piece_counts import save_piece_counts
 from xlm.shards.plan_requests import PlanRequest
-from xlm.shards.reader import TokenShard
-from xlm.shards.row_plan import PAIR_OBJECTIVES, RowPlan, Segments, document_segments, pack_rows, pair_segments
-from xlm.shards.writer import ShardWriter
+from xlm.shards.source import Source, corpus_sources
+from xlm.shards.writer import corpus_entry
 from xlm.vocab.vocabulary import Vocabulary
 
-Item = TypeVar("Item")
-_BATCH_ITEMS = 8192
-EMPTY = "empty: no tokens"
-TOO_LONG = "too long: does not fit a row"
+_THIS_PROCESS = LocalBackend()
+
+
+@dataclass(frozen=True)
+class BuiltShards:
+    """The index of what was built, and what n-way pairs were found (None: not asked for)."""
+
+    index: ShardIndex
+    n_way: NWaySummary | None
 
 
 @dataclass(frozen=True)
 class ShardBuilder:
-    """Writes the shards folder of one corpus folder; ``seed`` keys the row plans."""
+    """Writes the shards folder of one corpus folder; ``seed`` keys the row plans.
+
+    ``n_way``: with pair corpora of every two languages that share texts. ``backend`` decides nothing but the time.
+    """
 
     corpus_folder: Path
     folder: Path
@@ -38,112 +51,95 @@ class ShardBuilder:
     items_per_shard: int
     variants: int
     seed: int
+    n_way: bool = False
+    text_bytes_per_shard: int = MAX_TEXT_BYTES
+    backend: Backend = _THIS_PROCESS
 
-    def build(self, requests: Sequence[PlanRequest]) -> ShardIndex:
-        """Tokenise every corpus, plan the rows asked for, write ``index.json`` and return it."""
-        corpora = {entry.name: entry for entry in self._tokenise()}
-        plans = {}
-        with Progress("row plans", total=len(requests) * self.variants, unit="plans") as progress:
-            for request in requests:
-                for plan in self._plan(corpora[request.corpus], request):
-                    plans[(plan.corpus, plan.objective, plan.length, plan.variant)] = plan
-                    progress.advance(note=plan.corpus)
-        index = ShardIndex(self.vocabulary.fingerprint, self.variants, corpora, plans)
+    def build(self, requests: Sequence[PlanRequest]) -> BuiltShards:
+        """Tokenise every corpus, plan the rows asked for and write ``index.json``."""
+        # Beside the shards, because every machine that works on them sees this folder.
+        work = self.folder / ".n_way"
+        try:
+            sources, n_way = self._sources(work)
+            return BuiltShards(self._build(sources, requests), n_way)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _sources(self, work: Path) -> tuple[list[Source], NWaySummary | None]:
+        sources = corpus_sources(self.corpus_folder)
+        pairs = [source for source in sources if source.kind == "pair"]
+        if not self.n_way or not pairs:
+            return sources, None
+        n_way, summary = n_way_sources(pairs, work, variants=self.variants, seed=self.seed)
+        return [source for source in sources if source.kind != "pair"] + n_way, summary
+
+    def _build(self, sources: Sequence[Source], requests: Sequence[PlanRequest]) -> ShardIndex:
+        tasks = self._tasks(sources)
+        layouts: dict[str, list[tuple[Layout, int]]] = defaultdict(list)
+        for request in requests:
+            layouts[request.corpus].append((request.layout, request.length))
+        work = partial(ShardWork, self.folder, self.vocabulary, dict(layouts), self.variants, self.seed)
+        piece_counts = np.zeros(self.vocabulary.size, dtype=np.uint64)
+        files: dict[int, ShardFile] = {}
+        blocks: dict[int, tuple[PlanBlock, ...]] = {}
+        dropped: dict[str, Counter[str]] = {source.name: Counter() for source in sources}
+        with Progress("shards", total=sum(task.items for task in tasks), unit="items") as progress:
+            for number, result in self.backend.map(work, tasks):
+                task = tasks[number]
+                files[number], blocks[number] = result.file, result.blocks
+                dropped[task.source.name].update(result.dropped)
+                piece_counts += result.piece_counts
+                progress.advance(task.items, note=task.source.name)
+        numbers: dict[str, list[int]] = {source.name: [] for source in sources}
+        for number, task in enumerate(tasks):
+            numbers[task.source.name].append(number)
+        corpora = {
+            source.name: _corpus(source, [files[number] for number in numbers[source.name]], dropped[source.name]) for source in sources
+        }
+        plans: dict[PlanKey, PlanEntry] = {}
+        for source in sources:
+            asked = [(layout, length, variant) for layout, length in layouts[source.name] for variant in range(self.variants)]
+            of_corpus = [block for number in numbers[source.name] for block in blocks[number]]
+            plans.update(_plans(source.name, asked, of_corpus))
+        index = ShardIndex(
+            self.vocabulary.fingerprint, self.variants, corpora, plans, piece_counts=save_piece_counts(self.folder, piece_counts)
+        )
         index.save(self.folder)
         return index
 
-    def _tokenise(self) -> Iterator[CorpusEntry]:
-        languages, pairs = document_languages(self.corpus_folder), pair_names(self.corpus_folder)
-        total = sum(count_documents(self.corpus_folder, name) for name in languages)
-        total += sum(count_pairs(self.corpus_folder, name) for name in pairs)
-        encoder = DistinctEncoder(self.vocabulary)
-        with Progress("tokenise", total=total, unit="items") as progress:
-            for language in languages:
-                yield self._tokenise_documents(language, encoder, progress)
-            for name in pairs:
-                yield self._tokenise_pairs(name, encoder, progress)
+    def _tasks(self, sources: Sequence[Source]) -> list[ShardTask]:
+        cut = partial(Partition, self.items_per_shard, self.text_bytes_per_shard)
+        found = dict(self.backend.map(cut, sources))
+        return [task for number in range(len(sources)) for task in found[number]]
 
-    def _writer(self, name: str, kind: Kind, languages: tuple[str, ...]) -> ShardWriter:
-        return ShardWriter(
-            self.folder,
-            name,
-            kind,
-            languages,
-            vocabulary_fingerprint=self.vocabulary.fingerprint,
-            token_dtype=self.vocabulary.token_dtype,
-            items_per_shard=self.items_per_shard,
-        )
 
-    def _tokenise_documents(self, language: str, encoder: DistinctEncoder, progress: Progress) -> CorpusEntry:
-        writer = self._writer(language, "monolingual", (language,))
+def _corpus(source: Source, files: Iterable[ShardFile], dropped: Mapping[str, int]) -> CorpusEntry:
+    return corpus_entry(source.name, source.kind, source.languages, files, dropped)
+
+
+def _plans(corpus: str, asked: Iterable[tuple[Layout, int, int]], blocks: Iterable[PlanBlock]) -> Iterator[tuple[PlanKey, PlanEntry]]:
+    """Join the blocks of a corpus, in the order of its shards, to row plans."""
+    by_plan: dict[tuple[Layout, int, int], list[PlanBlock]] = defaultdict(list)
+    for block in blocks:
+        by_plan[(block.layout, block.length, block.variant)].append(block)
+    for layout, length, variant in asked:
+        found = by_plan[(layout, length, variant)]
+        rows = sum(block.file.rows for block in found)
         dropped: Counter[str] = Counter()
-        for batch in _batches(read_documents(self.corpus_folder, language)):
-            # Documents without sentences are encoded together; the others need offsets, one by one.
-            plain = iter(encoder.encode([document.text for document in batch if document.sentence_starts is None]))
-            for document in batch:
-                if document.sentence_starts is None:
-                    ids, starts = next(plain), None
-                else:
-                    ids, starts = encoder.encode_with_sentences(document.text, document.sentence_starts)
-                if len(ids):
-                    writer.add(document.id, ids, sentence_starts=starts)
-                else:
-                    dropped[EMPTY] += 1
-            progress.advance(len(batch), note=language)
-        return replace(writer.close(), dropped=dict(dropped))
-
-    def _tokenise_pairs(self, name: str, encoder: DistinctEncoder, progress: Progress) -> CorpusEntry:
-        writer = self._writer(name, "pair", split_pair_name(name))
-        dropped: Counter[str] = Counter()
-        for batch in _batches(read_pairs(self.corpus_folder, name)):
-            sources = encoder.encode([pair.source for pair in batch])
-            targets = encoder.encode([pair.target for pair in batch])
-            for pair, source, target in zip(batch, sources, targets, strict=True):
-                if len(source) and len(target):
-                    writer.add(pair.key, source, target)
-                else:
-                    dropped[EMPTY] += 1
-            progress.advance(len(batch), note=name)
-        return replace(writer.close(), dropped=dict(dropped))
-
-    def _plan(self, corpus: CorpusEntry, request: PlanRequest) -> Iterator[PlanEntry]:
-        shards = [TokenShard.open(self.folder / file.path, corpus.kind, self.vocabulary.fingerprint) for file in corpus.files]
-        found = [self._segments(shard, request) for shard in shards]
-        too_long = sum(dropped for _, dropped in found)
-        for variant in range(self.variants):
-            plan = RowPlan.concatenate(
-                [self._pack(segments, request, variant, shard) for shard, (segments, _) in enumerate(found)],
-                [0, *accumulate(file.items for file in corpus.files)][:-1],
-            )
-            file = f"plans/{request.corpus}-{request.objective}-{request.length}-v{variant}.arrow"
-            plan.write(self.folder / file)
-            yield PlanEntry(
-                corpus=request.corpus,
-                objective=request.objective,
-                length=request.length,
+        for block in found:
+            dropped.update(block.dropped)
+        yield (
+            (corpus, layout, length, variant),
+            PlanEntry(
+                corpus=corpus,
+                layout=layout,
+                length=length,
                 variant=variant,
-                rows=plan.rows,
-                segments=len(plan.segments),
-                fill=round(plan.fill(request.objective, request.length), 6),
-                file=file,
-                dropped={TOO_LONG: too_long} if too_long else {},
-            )
-
-    def _segments(self, shard: TokenShard, request: PlanRequest) -> tuple[Segments, int]:
-        if request.objective in PAIR_OBJECTIVES:
-            source, target = (offsets[1:] - offsets[:-1] for offsets in shard.offsets)
-            return pair_segments(source, target, objective=request.objective, length=request.length)
-        segments = document_segments(
-            shard.tokens[0], shard.offsets[0], shard.sentence_starts(), self.vocabulary.is_word_start, length=request.length
+                rows=rows,
+                segments=sum(block.segments for block in found),
+                text_tokens=sum(block.text_tokens for block in found),
+                fill=round(sum(block.used for block in found) / (rows * length), 6) if rows else 1.0,
+                files=tuple(block.file for block in found),
+                dropped=dict(dropped),
+            ),
         )
-        return segments, 0
-
-    def _pack(self, segments: Segments, request: PlanRequest, variant: int, shard: int) -> RowPlan:
-        generator = keyed_generator(self.seed, "row plan", request.corpus, request.objective, request.length, variant, shard)
-        return pack_rows(segments, objective=request.objective, length=request.length, generator=generator)
-
-
-def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    remaining = iter(items)
-    while batch := list(islice(remaining, _BATCH_ITEMS)):
-        yield batch

@@ -56,7 +56,7 @@ def shard_sizes(text_bytes: Iterable[npt.NDArray[np.int64]], max_items: int, max
         place = 0  # items of this batch that have a shard
         while place < len(lengths):
             fitting = int(np.searchsorted(ends, ends[place] + max_bytes - used, side="right")) - 1 - place
-            taken = min(fitting, max_items - items)
+            taken = min(max(fitting, 0), max_items - items)
             if taken == 0 and items == 0:
                 taken = 1
             used += int(ends[place + taken] - ends[place])

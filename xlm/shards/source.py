@@ -25,12 +25,16 @@ TEXT_COLUMNS: dict[Kind, tuple[str, ...]] = {"monolingual": ("text",), "pair": (
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus of the shards and the parquet file (docs/formats.md) that its text is read from."""
+    """A corpus of the shards and the parquet file (docs/formats.md) that its text is read from.
+
+    ``turns`` is a file that says which items a variant takes (`xlm.shards.turns`); None: every variant takes all.
+    """
 
     name: str
     kind: Kind
     languages: tuple[str, ...]
     path: Path
+    turns: Path | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

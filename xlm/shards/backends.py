@@ -1,0 +1,183 @@
+"""Who does the tasks of a stage: this process, processes of this machine, or Ray Data on many machines.
+
+A backend is given a *maker* that builds the function which does a task, so that every worker loads a vocabulary once, and
+yields results as they come, each with the number of its task. What the tasks write does not depend on who does them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from typing import Any, Protocol, TypeVar
+
+import psutil
+
+from xlm.errors import UserError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+MOST_WORKERS = 8
+# A worker holds one shard's ids, its encoder's memory and the libraries.
+WORKER_BYTES = 2 << 30
+# Tasks that are handed out ahead, a worker: enough that none waits, few enough that results do not pile up.
+_AHEAD = 2
+
+
+class Backend(Protocol):
+    """Does tasks, in any order."""
+
+    def map(self, maker: Callable[[], Callable[[Task], Result]], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield (number of the task, result) as results come; ``maker`` and tasks are pickled for workers.
+
+        Raises UserError where a task does, and where a worker dies.
+        """
+        ...
+
+
+def default_workers() -> int:
+    """Return a worker for every core that this process may use, at most eight, fewer where memory is short."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, MOST_WORKERS, psutil.virtual_memory().available // WORKER_BYTES))
+
+
+@dataclass(frozen=True)
+class LocalBackend:
+    """Processes of this machine; one worker is this process itself."""
+
+    workers: int = 1
+
+    def map(self, maker: Callable[[], Callable[[Task], Result]], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield results as they come; see `Backend.map`."""
+        workers = min(self.workers, len(tasks))
+        if workers <= 1:
+            work = maker() if tasks else None
+            for number, task in enumerate(tasks):
+                assert work is not None
+                yield number, work(task)
+            return
+        # Spawned, not forked: the parent has threads (progress, memory) and SentencePiece models.
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(maker,))
+        try:
+            yield from _bounded(pool, tasks, workers * _AHEAD)
+        except BrokenProcessPool:
+            raise UserError(
+                "a worker died before its shard was written (killed, or out of memory); run the same command again, "
+                f"with fewer than --workers {workers} where memory is short."
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _bounded(pool: ProcessPoolExecutor, tasks: Sequence[Task], ahead: int) -> Iterator[tuple[int, Any]]:
+    waiting: dict[Future[Any], int] = {}
+    remaining = iter(enumerate(tasks))
+    while True:
+        while len(waiting) < ahead and (upcoming := next(remaining, None)) is not None:
+            number, task = upcoming
+            waiting[pool.submit(_do, task)] = number
+        if not waiting:
+            return
+        done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield waiting.pop(future), future.result()
+
+
+_work: Callable[[Any], Any] | None = None
+
+
+def _start_worker(maker: Callable[[], Callable[[Any], Any]]) -> None:
+    global _work
+    # Ctrl-C ends a worker at once and silently; the parent says what happened.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+    _work = maker()
+
+
+def _end_with_parent() -> None:
+    # A killed parent closes no queue that its workers share, so they would wait for tasks for ever.
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _do(task: Any) -> Any:  # noqa: ANN401
+    assert _work is not None
+    return _work(task)
+
+
+@dataclass(frozen=True)
+class RayBackend:
+    """Actors of Ray Data: of the cluster that ``RAY_ADDRESS`` names, else of this machine.
+
+    Every machine needs this library and sees the corpus and the output folder under the same paths.
+    """
+
+    workers: int
+
+    def map(self, maker: Callable[[], Callable[[Task], Result]], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield results as they come; see `Backend.map`."""
+        if not tasks:
+            return
+        ray = _started_ray(self.workers)
+        rows = [{"number": number, "task": pickle.dumps(task)} for number, task in enumerate(tasks)]
+        workers = min(self.workers, len(tasks))
+        # A block a task: blocks are what Ray Data deals out.
+        dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+            _RayWorker, fn_constructor_args=(pickle.dumps(maker),), compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1
+        )
+        try:
+            for row in dataset.iter_rows():
+                done, answer = pickle.loads(row["result"])
+                if not done:
+                    raise UserError(answer)
+                yield row["number"], answer
+        except ray.exceptions.RayError as error:
+            problem = str(error).strip().splitlines()[-1]
+            raise UserError(
+                f"Ray gave up on a task ({problem}); run the same command again, with fewer --workers where memory is short."
+            ) from None
+
+
+class _RayWorker:
+    """What an actor runs; a user's mistake travels as a value, since Ray wraps exceptions."""
+
+    def __init__(self, maker: bytes) -> None:
+        self._maker = maker
+        self._work: Callable[[Any], Any] | None = None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if self._work is None:
+                self._work = pickle.loads(self._maker)()
+            answer = (True, self._work(pickle.loads(row["task"])))
+        except UserError as error:
+            answer = (False, str(error))
+        return {"number": row["number"], "result": pickle.dumps(answer)}
+
+
+def _started_ray(workers: int) -> Any:  # noqa: ANN401
+    # Before the import: nothing is reported to anyone, and progress is this library's own.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise UserError("--backend ray needs the package 'ray', which is not installed; pip install 'xlm[ray]'.") from None
+    if not ray.is_initialized():
+        cluster = os.environ.get("RAY_ADDRESS")
+        size = {} if cluster else {"num_cpus": workers, "include_dashboard": False}
+        ray.init(address=cluster, log_to_driver=False, logging_level="warning", **size)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.verbose_progress = False
+    return ray
