@@ -206,11 +206,12 @@ class FileCache:
             raise DamagedFileError(None, written)
         if digest.hexdigest() != sha256:
             raise DamagedFileError(digest.hexdigest(), written)
-        (self.folder / f".{sha256}{PARTIAL}").rename(self.folder / sha256)
+        with self._locked():  # or whoever adds up sizes just now might see neither name
+            (self.folder / f".{sha256}{PARTIAL}").rename(self.folder / sha256)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock under which room is made; nothing is fetched meanwhile."""
+        """Hold the lock under which sizes are added up, files evicted and partial files given their size and their name."""
         try:
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:

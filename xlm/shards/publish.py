@@ -12,9 +12,11 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from xlm.errors import UserError
 from xlm.runs.fingerprint import file_sha256
@@ -28,7 +30,6 @@ _MANIFEST_EVERY_S = 10.0
 _UPLOADS_AT_ONCE = 8
 
 Content = tuple[int, str]  # size in bytes, SHA-256
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,21 @@ class _Upload:
         missing = [path for path, content in here.items() if self._manifest.get(path) != content or there.get(path) != content[0]]
         stale = [path for path in self._manifest if path not in here]
         if (missing or stale) and RECORD in there:
-            self._write(lambda: self._remote.files.rm_file(self._remote.at(RECORD)), RECORD)
+            self._write(partial(self._remote.files.rm_file, self._remote.at(RECORD)), RECORD)
             missing = sorted({*missing, RECORD})
-        self._put_all([path for path in missing if path not in (INDEX_FILE, RECORD)], here)
+        if missing:
+            self._make_folders(missing)
+            for path in missing:  # what is half written must not pass for what was there before
+                self._manifest.pop(path, None)
+            self._write_manifest()
+            self._put_all([path for path in missing if path not in (INDEX_FILE, RECORD)], here)
         for path in (INDEX_FILE, RECORD):
             if path in missing:
                 self._put(path)
                 self._manifest[path] = here[path]
         for path in stale:
             if path in there:
-                self._write(lambda path=path: self._remote.files.rm_file(self._remote.at(path)), path)  # type: ignore[misc]
+                self._write(partial(self._remote.files.rm_file, self._remote.at(path)), path)
             del self._manifest[path]
         if missing or stale:
             self._write_manifest()
@@ -96,16 +102,19 @@ class _Upload:
             raise UserError(f"this URL could not be listed ({reason(error)}).", file=self._remote.shown) from None
         return {name[len(root) :]: int(entry["size"] or 0) for name, entry in found.items() if name.startswith(root)}
 
-    def _put_all(self, paths: list[str], here: dict[str, Content]) -> None:
+    def _make_folders(self, paths: list[str]) -> None:
         for parent in sorted({Path(path).parent.as_posix() for path in (*paths, RECORD)}):
-            at = self._remote.at("" if parent == "." else parent)
-            self._write(lambda at=at: self._remote.files.makedirs(at.rstrip("/"), exist_ok=True), parent)  # type: ignore[misc]
+            at = self._remote.at("" if parent == "." else parent).rstrip("/")
+            self._write(partial(self._remote.files.makedirs, at, exist_ok=True), parent)
+
+    def _put_all(self, paths: list[str], here: dict[str, Content]) -> None:
         written = time.monotonic()
         with Progress("upload", total=len(paths), unit="files") as progress, ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
             waiting = {pool.submit(self._put, path): path for path in paths}
             try:
                 while waiting:
-                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    done = wait(waiting, return_when=FIRST_COMPLETED).done
+                    for future in sorted(done, key=lambda future: future.exception() is not None):
                         path = waiting.pop(future)
                         future.result()
                         self._manifest[path] = here[path]
@@ -115,14 +124,16 @@ class _Upload:
                         written = time.monotonic()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
+                with suppress(UserError):
+                    self._write_manifest()
                 raise
 
     def _put(self, path: str) -> None:
-        self._write(lambda: self._remote.files.put_file(str(self._folder / path), self._remote.at(path)), path)
+        self._write(partial(self._remote.files.put_file, str(self._folder / path), self._remote.at(path)), path)
 
-    def _write(self, work: Callable[[], Value], path: str) -> Value:
+    def _write(self, work: Callable[[], object], path: str) -> None:
         try:
-            return work()
+            work()
         except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
             raise UserError(
                 f"this could not be written ({reason(error)}); shards.storage.url must be a place that this machine may write to. "
@@ -144,4 +155,4 @@ class _Upload:
 
     def _write_manifest(self) -> None:
         content = json.dumps(self._manifest, indent=0, sort_keys=True).encode()
-        self._write(lambda: self._remote.files.pipe_file(self._remote.at(MANIFEST), content), MANIFEST)
+        self._write(partial(self._remote.files.pipe_file, self._remote.at(MANIFEST), content), MANIFEST)

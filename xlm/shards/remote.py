@@ -46,25 +46,32 @@ class RemoteFolder:
             with self.files.open(self.at(path), "rb", block_size=_CHUNK_BYTES) as stream:
                 while chunk := stream.read(_CHUNK_BYTES):
                     yield bytes(chunk)
-        except FileNotFoundError:
-            raise RemoteReadError(
-                "this file is not there; publish the shards with pipelines/build_shards.py, or correct shards.storage.url.",
-                self.shown_file(path),
-                worth_retrying=False,
-            ) from None
-        except PermissionError as error:
-            raise RemoteReadError(
-                f"this file may not be read ({reason(error)}); give this machine the storage's credentials.",
-                self.shown_file(path),
-                worth_retrying=False,
-            ) from None
         except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
-            raise RemoteReadError(
-                f"this file could not be fetched, and trying again did not help ({reason(error)}); "
-                "check the network and the storage, then run the same command again.",
-                self.shown_file(path),
-                worth_retrying=True,
-            ) from None
+            raise _read_error(error, self.shown_file(path)) from None
+
+
+def _read_error(error: Exception, file: str) -> RemoteReadError:
+    """Sort what a storage raised: not there, not allowed, or something that may be over in a moment."""
+    # fsspec's HTTP says that a file is not there whatever went wrong, and keeps what did as the cause.
+    cause = error.__cause__ if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception) else error
+    status = getattr(cause, "status", None)
+    if isinstance(cause, PermissionError) or status in (401, 403):
+        return RemoteReadError(
+            f"this file may not be read ({reason(cause)}); give this machine the storage's credentials.", file, worth_retrying=False
+        )
+    of_network = isinstance(cause, OSError) or type(cause).__module__.startswith("aiohttp")
+    if isinstance(cause, FileNotFoundError) or status in (404, 410) or (isinstance(error, FileNotFoundError) and not of_network):
+        return RemoteReadError(
+            "this file is not there; publish the shards with pipelines/build_shards.py, or correct shards.storage.url.",
+            file,
+            worth_retrying=False,
+        )
+    return RemoteReadError(
+        f"this file could not be fetched, and trying again did not help ({reason(cause)}); "
+        "check the network and the storage, then run the same command again.",
+        file,
+        worth_retrying=True,
+    )
 
 
 def _file_system(url: str, shown: str) -> tuple[Any, str]:
