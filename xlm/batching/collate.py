@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -55,13 +56,9 @@ def collate(parts: Sequence[RowsOfBatch], sizes: Sequence[int]) -> list[PackedBa
         "row_id": sequences([np.repeat(part.numbers, part.rows.sequences_per_row) for part in parts]),
     }
     provenance = [source for part in parts for source in part.provenance]
-    bounds = of_sequences.tolist()
     return [
-        PackedBatch(
-            **{name: column[number] for name, column in columns.items()},
-            provenance=tuple(provenance[bounds[number] : bounds[number + 1]]),
-        )
-        for number in range(len(sizes))
+        PackedBatch(**{name: column[number] for name, column in columns.items()}, provenance=tuple(provenance[first:last]))
+        for number, (first, last) in enumerate(pairwise(of_sequences.tolist()))
     ]
 
 
@@ -97,6 +94,5 @@ def _cutter(bounds: Ids) -> Callable[[Sequence[Ids]], Sequence[Tensor]]:
 
 def _offsets(token_ends: Ids, of_sequences: Ids) -> list[Tensor]:
     """Return every micro-batch's ``cu_seqlens``."""
-    bounds = of_sequences.tolist()
-    of_batches = [token_ends[first : last + 1] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+    of_batches = [token_ends[first : last + 1] for first, last in pairwise(of_sequences.tolist())]
     return [torch.from_numpy((ends - ends[0]).astype(np.int32)) for ends in of_batches]

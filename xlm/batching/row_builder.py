@@ -7,6 +7,7 @@ Several small micro-batches are built in one go, because numpy's cost is in its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,20 +98,16 @@ class RowBuilder:
 
     def _provenance(self, read: ReadRows, arrangement: Arrangement) -> list[Provenance]:
         """Say where the segments of every sequence came from; the tokens of a pair's target count on from its source's."""
-        segments = read.texts.items.size
+        count = read.texts.items.size
         corpora = [run.corpus for run in read.sources for _ in range(run.segments)]
         items, names = self._reader.corpus_items(read).tolist(), self._reader.names(read)
-        side_offsets = np.cumsum(read.texts.lengths, axis=0) - read.texts.lengths
-        begins = (read.texts.offsets + side_offsets).ravel().tolist()
-        lengths = read.texts.lengths.ravel().tolist()
+        begins = read.texts.offsets + np.cumsum(read.texts.lengths, axis=0) - read.texts.lengths  # [sides, S]
+        spans = list(zip(begins.ravel().tolist(), (begins + read.texts.lengths).ravel().tolist(), strict=True))
         sources = [
-            SegmentSource(
-                corpora[text % segments], items[text % segments], names[text % segments], begins[text], begins[text] + lengths[text]
-            )
+            SegmentSource(corpora[text % count], items[text % count], names[text % count], *spans[text])
             for text in arrangement.texts.tolist()
         ]
-        ends = np.cumsum(arrangement.stretches_per_sequence).tolist()
-        return [tuple(sources[first:last]) for first, last in zip([0, *ends], ends, strict=False)]
+        return [tuple(sources[first:last]) for first, last in pairwise([0, *np.cumsum(arrangement.stretches_per_sequence).tolist()])]
 
 
 def _parts(rows: BatchRows, sizes: Sequence[int]) -> Iterator[tuple[BatchRows, list[int]]]:
