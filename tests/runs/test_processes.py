@@ -34,6 +34,15 @@ for rank in ranks:
 """
 
 
+# A rank with a worker in a session of its own, which leaves SIGTERM to the rank.
+RANK_WITH_WORKER = """
+import subprocess, sys
+deaf = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+worker = subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True, stdout=subprocess.PIPE)
+worker.stdout.read(1)
+""" + RANK.replace("sys.exit(0)", "worker.kill(); sys.exit(0)")
+
+
 def interrupt_when(condition) -> threading.Thread:
     def wait_and_interrupt() -> None:
         deadline = time.monotonic() + 20
@@ -57,12 +66,12 @@ def test_the_environment_is_the_one_given() -> None:
     assert run_to_end(command, {**os.environ, "ANSWER": "42"}, saves_when_stopped=False, grace_s=1) == 42
 
 
-@pytest.mark.parametrize("saves", [True, False])
-def test_an_interrupt_ends_the_whole_tree(tmp_path: Path, saves: bool) -> None:
+@pytest.mark.parametrize(("rank", "saves"), [(RANK, True), (RANK, False), (RANK_WITH_WORKER, True)])
+def test_an_interrupt_ends_the_whole_tree(tmp_path: Path, rank: str, saves: bool) -> None:
     notes = [tmp_path / "rank0", tmp_path / "rank1"]
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     thread = interrupt_when(lambda: all(note.exists() and note.read_text() == "running" for note in notes))
-    command = [sys.executable, "-c", LAUNCHER, RANK, *map(str, notes)]
+    command = [sys.executable, "-c", LAUNCHER, rank, *map(str, notes)]
     with pytest.raises(KeyboardInterrupt):
         run_to_end(command, os.environ, saves_when_stopped=saves, grace_s=10)
     thread.join()

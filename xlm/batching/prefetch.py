@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,7 +22,7 @@ class _Ended:
     error: BaseException | None
 
 
-def prefetched(items: Iterator[Item], ahead: int) -> Iterator[Item]:
+def prefetched(items: Iterator[Item], ahead: int) -> Generator[Item, None, None]:
     """Yield ``items`` in order, up to ``ahead`` of them made in advance.
 
     An exception of ``items`` is raised here, after the items before it. When the consumer stops early,

@@ -1,12 +1,14 @@
 """Run a program to its end as a child, and take everything it started down with it when asked to stop.
 
 A launcher starts ranks, a rank starts workers: signalling the child alone leaves the others running.
-Only processes found below the child are ever signalled, each by its id.
+Workers are in sessions of their own and end with their rank, whose business they are. Only processes found
+below the child are ever signalled, each by its id.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -19,8 +21,8 @@ import psutil
 def run_to_end(command: Sequence[str], environment: Mapping[str, str], *, saves_when_stopped: bool, grace_s: float) -> int:
     """Run ``command`` and return its exit code; a KeyboardInterrupt ends its whole tree and is raised again.
 
-    ``saves_when_stopped``: the leaves of the tree (the ranks below a launcher) are asked alone first and
-    get ``grace_s`` seconds to save, since a launcher that is told to stop cuts its ranks short. Otherwise
+    ``saves_when_stopped``: the leaves of the child's session (the ranks below a launcher) are asked alone first
+    and get ``grace_s`` seconds to save, since a launcher that is told to stop cuts its ranks short. Otherwise
     all are asked together. What is left after ``grace_s``, or at a second interrupt, is killed.
     """
     # Its own session: Ctrl-C in a terminal reaches this process alone, which then stops the others in order.
@@ -34,7 +36,7 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str], *, saves_
 
 def _stop_tree(child: subprocess.Popen[bytes], leaves_first: bool, grace_s: float) -> None:
     members = _tree(child.pid)
-    asked = [member for member in members if not _has_children(member)] if leaves_first else members
+    asked = _leaves(members, child.pid) if leaves_first else members
     for member in asked:
         _signal(member, signal.SIGTERM)
     # A second Ctrl-C while waiting means now.
@@ -53,11 +55,25 @@ def _tree(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _has_children(process: psutil.Process) -> bool:
+def _leaves(members: Sequence[psutil.Process], session: int) -> list[psutil.Process]:
+    """Return the members of a session that have none of it below them."""
+    inside = [member for member in members if _session_of(member) == session]
+    parents = {_parent_of(member) for member in inside}
+    return [member for member in inside if member.pid not in parents]
+
+
+def _session_of(process: psutil.Process) -> int | None:
     try:
-        return bool(process.children())
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return None
+
+
+def _parent_of(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
     except psutil.NoSuchProcess:
-        return False
+        return None
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:
