@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +107,7 @@ def test_neighbouring_keys_give_unrelated_orders():
     base = np.full(keys, 12345, dtype=np.uint64)
     seeds = derived(base, np.arange(keys, dtype=np.uint64))
     orders = [permute(np.arange(size), np.full(size, size), np.full(size, seed)) for seed in seeds]
-    together = [(a == b).sum() for a, b in zip(orders, orders[1:], strict=False)]
+    together = [(a == b).sum() for a, b in pairwise(orders)]
     assert max(together) < 12
 
 

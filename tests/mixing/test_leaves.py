@@ -1,15 +1,7 @@
-from fractions import Fraction
-
 import pytest
 
 from xlm.errors import UserError
-from xlm.mixing.leaves import phase_weights, plan_leaves
-
-
-def weights_by_name(recipe, index, phase=0):
-    leaves = plan_leaves(recipe.phases, index)
-    weights = phase_weights(recipe.phases[phase], leaves, index)
-    return {(leaf.objective, leaf.corpus): weight for leaf, weight in zip(leaves, weights, strict=True)}
+from xlm.mixing.leaves import drawn_objectives, phase_plans, plan_leaves
 
 
 def test_leaves_are_the_corpora_of_every_objective(make_recipe, make_index):
@@ -22,38 +14,32 @@ def test_leaves_are_the_corpora_of_every_objective(make_recipe, make_index):
     assert leaves[1].languages == ("en", "de")
 
 
-def test_objective_shares_times_language_shares(make_recipe, make_index):
+def test_an_objective_that_is_never_drawn_has_no_leaves_and_needs_no_plans(make_recipe, make_index):
     recipe = make_recipe(
-        [{"sampling": {"kind": "temperature", "alpha": 1.0}, "objectives": {"mlm": {"share": 0.25}, "tlm": {"share": 0.75}}}]
+        [{"objectives": {"mlm": {"share": {"start": 0.0, "end": 1.0}}, "clm": {"share": {"start": 1.0, "end": 0.0}}, "tlm": {"share": 0.0}}}]
     )
-    weights = weights_by_name(recipe, make_index())
-    assert sum(weights.values()) == 1
-    assert weights["mlm", "en"] == Fraction(1, 4) * Fraction(9, 10)
-    assert weights["tlm", "en_de"] == Fraction(3, 4) * Fraction(60_000, 66_500)
+    assert drawn_objectives(recipe.phases[0]) == ["mlm", "clm"]
+    index = make_index(tokens={"en": 900, "de": 300})
+    assert {leaf.objective for leaf in plan_leaves(recipe.phases, index)} == {"mlm", "clm"}
 
 
-def test_the_unit_decides_the_size(make_recipe, make_index):
-    recipe = make_recipe([{"sampling": {"kind": "temperature", "alpha": 1.0, "unit": "rows"}, "objectives": {"mlm": {"share": 1.0}}}])
-    rows = {"en": 301 + 302, "de": 57 + 58, "sw": 7 + 8}  # of both variants
-    weights = weights_by_name(recipe, make_index())
-    assert {corpus: weight for (_, corpus), weight in weights.items()} == {
-        name: Fraction(count, sum(rows.values())) for name, count in rows.items()
-    }
+def test_a_phase_takes_only_its_languages_and_the_layouts_it_names(make_recipe, make_index):
+    recipe = make_recipe([{}, {"languages": ["en", "de"], "objectives": {"tlm": {"share": 0.5, "form": "xlm"}, "mlm": {"share": 0.5}}}])
+    leaves, index = plan_leaves(recipe.phases, make_index()), make_index()
+    plans = phase_plans(recipe.phases[1], leaves, index)
+    assert [(leaves[leaf].objective, leaves[leaf].corpus) for leaf in sorted(plans.plans)] == [("mlm", "de"), ("mlm", "en"), ("tlm", "en_de")]
+    assert plans.layouts == {"tlm": "pairs_xlm", "mlm": "documents"}
+    (en,) = (leaf for leaf in plans.plans if leaves[leaf].corpus == "en")
+    assert (plans.variant_rows(en), plans.epoch_rows(en)) == ((301, 302), 301)
 
 
-def test_a_fixed_pair_weight_is_the_product_of_its_languages(make_recipe, make_index):
-    sampling = {"kind": "fixed", "weights": {"en": 0.5, "de": 2, "sw": 1}}
-    recipe = make_recipe([{"sampling": sampling, "languages": ["en", "de", "sw"], "objectives": {"tlm": {"share": 1.0}}}])
-    weights = weights_by_name(recipe, make_index())
-    assert weights["tlm", "en_de"] == 2 * weights["tlm", "en_sw"]
-    assert weights["tlm", "de_sw"] == 2 * weights["tlm", "en_de"]
-
-
-def test_a_phase_takes_only_its_languages(make_recipe, make_index):
-    recipe = make_recipe([{}, {"languages": ["en", "de"]}])
-    weights = weights_by_name(recipe, make_index(), phase=1)
-    assert {corpus for (_, corpus), weight in weights.items() if weight} == {"en", "de", "en_de"}
-    assert sum(weights.values()) == 1
+def test_an_epoch_is_the_shortest_variant_that_has_rows(make_recipe, make_index):
+    index = make_index(rows={"en": 301, "de": 57, "sw": 0, "en_de": 41, "en_sw": 5, "de_sw": 0})
+    recipe = make_recipe()
+    leaves = plan_leaves(recipe.phases, index)
+    plans = phase_plans(recipe.phases[0], leaves, index)
+    rows = {(leaf.objective, leaf.corpus): plans.epoch_rows(number) for number, leaf in enumerate(leaves)}
+    assert (rows["mlm", "sw"], rows["tlm", "de_sw"], rows["tlm", "en_sw"]) == (1, 0, 5)
 
 
 def test_a_language_the_corpus_lacks_is_named_with_the_available_ones(make_recipe, make_index):
@@ -61,20 +47,7 @@ def test_a_language_the_corpus_lacks_is_named_with_the_available_ones(make_recip
         plan_leaves(make_recipe([{"languages": ["en", "fr"]}]).phases, make_index())
 
 
-def test_a_language_without_a_fixed_weight_is_named(make_recipe, make_index):
-    recipe = make_recipe([{"sampling": {"kind": "fixed", "weights": {"en": 1, "de": 1}}}])
-    with pytest.raises(UserError, match=r"none for 'sw'.*de, en"):
-        weights_by_name(recipe, make_index())
-
-
-def test_weights_that_leave_nothing_are_refused(make_recipe, make_index):
-    recipe = make_recipe([{"sampling": {"kind": "fixed", "weights": {"en": 0, "de": 1, "sw": 0}}}])
-    with pytest.raises(UserError, match=r"leave nothing to draw for contrastive"):
-        weights_by_name(recipe, make_index())
-
-
-def test_a_corpus_without_rows_is_not_drawn(make_recipe, make_index):
-    index = make_index(rows={"en": 301, "de": 57, "sw": 7, "en_de": 41, "en_sw": 5, "de_sw": 0})
-    weights = weights_by_name(make_recipe(), index)
-    assert weights["tlm", "de_sw"] == 0
-    assert weights["tlm", "en_sw"] > 0
+def test_a_plan_that_was_not_built_is_named(make_recipe, make_index):
+    recipe = make_recipe([{"sequence_length": 256}])
+    with pytest.raises(UserError, match="length 256"):
+        phase_plans(recipe.phases[0], plan_leaves(recipe.phases, make_index()), make_index())

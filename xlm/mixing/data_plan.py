@@ -1,10 +1,9 @@
-"""The data plan: which rows make up global batch b, in which order, from (seed, recipe, b) alone.
+"""The data plan: which rows make up global batch b, from (seed, recipe, b) alone.
 
     step -> phase -> rows before and after it in the whole run
-         -> cumulative rows of every leaf (objective, corpus)      tree.py
+         -> cumulative rows of every leaf (objective, corpus)      plateaus.py, tree.py
          -> epoch, variant and place of each                       row_cycle.py
-         -> row id, by the epoch's bijection                       bijection.py
-         -> the batch's order, by a keyed shuffle
+         -> row, by the epoch's order                              row_order.py
 
 Nothing is carried from step to step, so any batch costs the same, and neither ranks nor micro-batches
 enter. The leaves of an objective stay in one subtree: its share holds within a row in every batch, which
@@ -13,46 +12,34 @@ keeps the logical group of contrastive pairs the same size throughout.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xlm.config.phases import Objective
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.mixing.bijection import permute
-from xlm.mixing.leaves import Leaf, phase_weights, plan_leaves
-from xlm.mixing.row_cycle import EpochSpan, RowCycle
-from xlm.mixing.tree import CountTree, Plateau
-from xlm.seeding import key_int64, keyed_generator
+from xlm.mixing.batch_rows import BatchRows
+from xlm.mixing.leaves import Leaf, PhasePlans, phase_plans, plan_leaves
+from xlm.mixing.plateaus import Steps, planned_plateaus
+from xlm.mixing.row_cycle import RowCycles
+from xlm.mixing.row_order import RowOrders
+from xlm.seeding import key_int64
 from xlm.shards.index import ShardIndex
+from xlm.shards.layouts import Layout
 
 # Steps of a phase whose objectives are counted one by one (a tenth of a second).
 SCANNED_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class RowRef:
-    """One row of a global batch: where it lies, and how it is to be used."""
-
-    objective: Objective
-    corpus: str
-    epoch: int
-    variant: int
-    row: int
-    sequence_length: int
-    phase: int
-    mask_rate: float
-    loss_weight: float
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedLeaf:
-    """What a run, or a stretch of it, draws from one corpus for one objective; ``tokens`` counts full rows."""
+    """What a run, or a stretch of it, draws from one corpus for one objective; ``tokens`` are of text, special pieces not counted."""
 
     objective: Objective
     corpus: str
@@ -68,151 +55,172 @@ class DataPlan:
     def __init__(self, recipe: Recipe, index: ShardIndex) -> None:
         """Plan the whole run.
 
-        Raises UserError for a language, corpus or row plan that the shards lack.
+        Raises UserError for a language, corpus or row plan that the shards lack, and where data run out under a cap.
         """
         self.recipe = recipe
         self.total_steps = recipe.total_steps
         self.leaves: tuple[Leaf, ...] = plan_leaves(recipe.phases, index)
         # The position of a language here is its id in every batch and in the model.
         self.languages: tuple[str, ...] = tuple(sorted({language for leaf in self.leaves for language in leaf.languages}))
-        self._rows_per_step = [recipe.training.tokens_per_step // phase.sequence_length for phase in recipe.phases]
-        self._first_steps = [0, *accumulate(phase.steps for phase in recipe.phases)]
-        plateau_rows = [phase.steps * rows for phase, rows in zip(recipe.phases, self._rows_per_step, strict=True)]
-        self._first_rows = [0, *accumulate(plateau_rows)]
-        weights = [phase_weights(phase, self.leaves, index) for phase in recipe.phases]
-        self._check_every_language_is_drawn(weights)
-        self.tree = CountTree(
-            [Plateau(rows, of_phase) for rows, of_phase in zip(plateau_rows, weights, strict=True)],
-            groups=[leaf.objective for leaf in self.leaves],
-        )
-        self._cycles = self._row_cycles(index, weights)
+        self._steps = Steps.of(recipe)
+        self._plans = [phase_plans(phase, self.leaves, index) for phase in recipe.phases]
+        planned = planned_plateaus(recipe, self._steps, self.leaves, self._plans, index)
+        self._phase_of_plateau = planned.phase_of
+        self.cap_events = planned.cap_events
+        self._check_every_language_is_drawn(planned.drawn)
+        self.tree = planned.tree
+        self._cycles = [self._row_cycles(plans, index.variants) for plans in self._plans]
+        self._orders = [self._row_orders(number, index.variants) for number in range(len(recipe.phases))]
+        self._counts = [self.tree.counts(rows) for rows in self._steps.first_rows]
         self._bases = self._rows_before_phases()
 
     def phase_at(self, step: int) -> tuple[int, int]:
         """Return (index of the phase, step inside the phase) of a step of the run."""
         if not 0 <= step < self.total_steps:
             raise UserError(f"step {step} is outside this run; its steps are 0 to {self.total_steps - 1}.")
-        phase = bisect_right(self._first_steps, step) - 1
-        return phase, step - self._first_steps[phase]
+        phase = bisect_right(self._steps.first_steps, step) - 1
+        return phase, step - self._steps.first_steps[phase]
+
+    def layout(self, phase: int, leaf: int) -> Layout:
+        """Return the layout of the row plan that a phase's rows of a leaf come from."""
+        return self._plans[phase].layouts[self.leaves[leaf].objective]
 
     def rows_per_step(self, phase: int) -> int:
         """Return the rows of a global batch in a phase: floor(tokens_per_step / sequence_length)."""
-        return self._rows_per_step[phase]
+        return self._steps.rows_per_step[phase]
 
     def most_rows_per_step(self, phase: int, objective: Objective) -> int:
         """Return the most rows that one objective has in any global batch of a phase.
 
         Exact up to `SCANNED_STEPS` steps; for a longer phase a bound that may be two rows higher.
         """
-        if all(leaf.objective != objective for leaf in self.leaves):
+        if objective not in self._plans[phase].leaves_of:
             return 0
-        rows, first = self._rows_per_step[phase], self._first_rows[phase]
+        rows = self._steps.rows_per_step[phase]
         if self.recipe.phases[phase].steps > SCANNED_STEPS:
-            return self.tree.most_in_window(objective, phase, rows)
-        counts = [self.tree.group_count(objective, end) for end in range(first, self._first_rows[phase + 1] + 1, rows)]
-        return max(after - before for before, after in pairwise(counts))
+            # Plateaus where shares change begin with a step; where a cap splits one, the shares of objectives stay.
+            plateaus = range(bisect_left(self._phase_of_plateau, phase), bisect_right(self._phase_of_plateau, phase))
+            return max(self.tree.most_in_window(objective, plateau, rows) for plateau in plateaus)
+        first, stop = self._steps.first_rows[phase : phase + 2]
+        return max(after - before for before, after in pairwise(self.tree.group_count(objective, end) for end in range(first, stop + 1, rows)))
 
-    def rows(self, step: int) -> tuple[RowRef, ...]:
-        """Return the rows of global batch ``step``, in its order."""
+    def rows(self, step: int) -> BatchRows:
+        """Return the rows of global batch ``step``: [rows_per_step], in order of leaf, then row."""
         number, step_in_phase = self.phase_at(step)
-        phase, count = self.recipe.phases[number], self._rows_per_step[number]
-        first = self._first_rows[number] + step_in_phase * count
-        spans: list[tuple[Leaf, EpochSpan]] = []
-        for place, before, after in self.tree.between(first, first + count):
-            shift, cycle = self._bases[number][place], self._cycles[number][place]
-            spans += [(self.leaves[place], span) for span in cycle.spans(before + shift, after + shift)]
-        row_ids = self._row_ids(spans, phase.sequence_length)
-        refs: list[RowRef] = []
-        for leaf, span in spans:
-            objective = phase.objectives[leaf.objective]
-            for row in row_ids[len(refs) : len(refs) + span.stop - span.first]:
-                refs.append(
-                    RowRef(
-                        leaf.objective,
-                        leaf.corpus,
-                        span.epoch,
-                        span.variant,
-                        row,
-                        phase.sequence_length,
-                        number,
-                        phase.mask_rate,
-                        objective.loss_weight,
-                    )
-                )
-        # Raw words and a stable sort, because a library's own shuffle may change between versions.
-        words = keyed_generator("batch order", self.recipe.seed, step).bit_generator.random_raw(count)
-        return tuple(refs[place] for place in np.argsort(words, kind="stable").tolist())
-
-    def _row_ids(self, spans: Sequence[tuple[Leaf, EpochSpan]], length: int) -> list[int]:
-        """Map the places of every span through the bijection of its corpus, objective, length and epoch, in one pass."""
-        counts = [span.stop - span.first for _, span in spans]
-        seeds = [key_int64("row order", self.recipe.seed, leaf.corpus, leaf.objective, length, span.epoch) for leaf, span in spans]
-        places = np.concatenate([np.arange(span.first, span.stop, dtype=np.int64) for _, span in spans])
-        sizes = np.repeat(np.array([span.rows for _, span in spans], dtype=np.int64), counts)
-        row_ids: list[int] = permute(places, sizes, np.repeat(np.array(seeds, dtype=np.int64), counts)).tolist()
-        return row_ids
-
-    def planned(self, start_step: int = 0, stop_step: int | None = None) -> tuple[PlannedLeaf, ...]:
-        """Return what steps ``start_step`` to ``stop_step`` (default: all) draw from every leaf, tokens as rows x length."""
-        stop_step = self.total_steps if stop_step is None else stop_step
-        rows = [0] * len(self.leaves)
-        tokens = [0] * len(self.leaves)
-        epochs = [0.0] * len(self.leaves)
-        for number, phase in enumerate(self.recipe.phases):
-            first, last = (min(max(step, self._first_steps[number]), self._first_steps[number + 1]) for step in (start_step, stop_step))
-            if first >= last:
-                continue
-            window = (self._first_rows[number] + (step - self._first_steps[number]) * self._rows_per_step[number] for step in (first, last))
-            for leaf, before, after in self.tree.between(*window):
-                rows[leaf] += after - before
-                tokens[leaf] += (after - before) * phase.sequence_length
-                epochs[leaf] += self._cycles[number][leaf].epochs(after - before)
-        return tuple(
-            PlannedLeaf(leaf.objective, leaf.corpus, leaf.languages, rows[number], tokens[number], epochs[number])
-            for number, leaf in enumerate(self.leaves)
+        count = self._steps.rows_per_step[number]
+        first = self._steps.first_rows[number] + step_in_phase * count
+        drawn, before, after = np.array(sorted(self.tree.between(first, first + count)), dtype=np.int64).T
+        counts = after - before
+        leaf = np.repeat(drawn, counts)
+        # The k-th row that a leaf gives, counted over what the phases before took from the same row plan.
+        number_of_row = np.arange(count) + np.repeat(before + self._bases[number][drawn] - np.cumsum(counts) + counts, counts)
+        places = self._cycles[number].locate(leaf, number_of_row)
+        row = self._orders[number].rows(leaf, places)
+        order = np.lexsort((row, leaf))  # stable: of a row that comes twice the earlier epoch first
+        phase = self.recipe.phases[number]
+        return BatchRows(
+            step=step,
+            phase=number,
+            sequence_length=phase.sequence_length,
+            mask_rate=phase.mask_rate_at(step_in_phase),
+            number=np.arange(count),
+            leaf=leaf,
+            epoch=places.epoch[order],
+            variant=places.variant[order],
+            row=row[order],
         )
 
-    def _row_cycles(self, index: ShardIndex, weights: Sequence[Sequence[Fraction]]) -> list[dict[int, RowCycle]]:
-        """Return by phase and leaf the cycle of epochs that the phase draws from; raises UserError where there are no rows."""
-        cycles: list[dict[int, RowCycle]] = []
-        for phase, of_phase in zip(self.recipe.phases, weights, strict=True):
-            of_leaves: dict[int, RowCycle] = {}
-            for number, leaf in enumerate(self.leaves):
-                if not of_phase[number]:
-                    continue
-                rows = [index.rows(leaf.corpus, leaf.objective, phase.sequence_length, variant) for variant in range(index.variants)]
-                if not sum(rows):
-                    raise UserError(
-                        f"phase '{phase.name}' draws {leaf.objective} rows of '{leaf.corpus}', but none fits at sequence_length "
-                        f"{phase.sequence_length}; leave its languages out, give them weight 0, or use longer rows."
-                    )
-                of_leaves[number] = RowCycle(rows)
-            cycles.append(of_leaves)
-        return cycles
+    def planned(self, start_step: int = 0, stop_step: int | None = None) -> tuple[PlannedLeaf, ...]:
+        """Return what steps ``start_step`` to ``stop_step`` (default: all) draw from every leaf."""
+        stop_step = self.total_steps if stop_step is None else stop_step
+        rows, tokens, epochs = (np.zeros(len(self.leaves), dtype=kind) for kind in (np.int64, np.int64, np.float64))
+        for number in range(len(self.recipe.phases)):
+            grown = self._counts_at(number, stop_step) - self._counts_at(number, start_step)
+            rows += grown
+            tokens += self._text_tokens(number, grown)
+            epochs += self._cycles[number].epochs(grown)
+        return self._planned_leaves(rows, tokens, epochs)
 
-    def _rows_before_phases(self) -> list[list[int]]:
+    def planned_by_phase(self) -> tuple[tuple[PlannedLeaf, ...], ...]:
+        """Return what every phase draws from every leaf."""
+        edges = pairwise(self._steps.first_steps)
+        return tuple(self.planned(first, stop) for first, stop in edges)
+
+    def epochs_at(self, step: int) -> NDArray[np.float64]:
+        """Return how many epochs of each leaf [leaves] the steps before ``step`` draw."""
+        epochs = np.zeros(len(self.leaves))
+        for number, cycles in enumerate(self._cycles):
+            epochs += cycles.epochs(self._counts_at(number, step) - self._counts[number])
+        return epochs
+
+    def _counts_at(self, phase: int, step: int) -> NDArray[np.int64]:
+        """Return the counts of all leaves before ``step``, held within a phase."""
+        first, stop = self._steps.first_steps[phase : phase + 2]
+        if step <= first or step >= stop:
+            return self._counts[phase if step <= first else phase + 1]
+        return self.tree.counts(self._steps.first_rows[phase] + (step - first) * self._steps.rows_per_step[phase])
+
+    def _text_tokens(self, phase: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the tokens of text in so many rows [leaves] of a phase: as many a row as the leaf's row plans hold on average."""
+        tokens = np.zeros(len(rows), dtype=np.int64)
+        for leaf, plans in self._plans[phase].plans.items():
+            planned_rows = sum(plan.rows for plan in plans)
+            if planned_rows:
+                tokens[leaf] = round(int(rows[leaf]) * sum(plan.text_tokens for plan in plans) / planned_rows)
+        return tokens
+
+    def _planned_leaves(
+        self, rows: NDArray[np.int64], tokens: NDArray[np.int64], epochs: NDArray[np.float64]
+    ) -> tuple[PlannedLeaf, ...]:
+        columns = zip(self.leaves, rows.tolist(), tokens.tolist(), epochs.tolist(), strict=True)
+        return tuple(PlannedLeaf(leaf.objective, leaf.corpus, leaf.languages, *figures) for leaf, *figures in columns)
+
+    def _row_cycles(self, plans: PhasePlans, variants: int) -> RowCycles:
+        nothing = (0,) * variants
+        return RowCycles([plans.variant_rows(leaf) if leaf in plans.plans else nothing for leaf in range(len(self.leaves))])
+
+    def _row_orders(self, phase: int, variants: int) -> RowOrders:
+        """Return the orders of a phase's rows; phases of one layout and length go on in one order."""
+        length, seed = self.recipe.phases[phase].sequence_length, self.recipe.seed
+        layouts = self._plans[phase].layouts
+        keys = [
+            key_int64("row order", seed, leaf.corpus, leaf.objective, layouts[leaf.objective], length) if leaf.objective in layouts else 0
+            for leaf in self.leaves
+        ]
+        window = self.recipe.shards.shuffle_window
+        plans = self._plans[phase].plans if window is not None else {}
+        blocks = {(leaf, plan.variant): plan.block_rows for leaf, of_leaf in plans.items() for plan in of_leaf}
+        return RowOrders(keys, blocks, variants=variants, window=window)
+
+    def _rows_before_phases(self) -> list[NDArray[np.int64]]:
         """Return by phase and leaf what to add to the tree's count, so that a row plan continues where it was left.
 
-        The tree counts a leaf's rows of every length; a row plan only those of its own. Phases of one
-        length share their row plans.
+        The tree counts a leaf's rows of every layout and length; a row plan only those of its own. Phases of
+        one layout and length share their row plans.
         """
-        counts = [self.tree.counts(rows).tolist() for rows in self._first_rows]
-        used: dict[int, list[int]] = {}
-        bases: list[list[int]] = []
+        used: dict[tuple[Objective, Layout, int], NDArray[np.int64]] = {}
+        bases: list[NDArray[np.int64]] = []
         for number, phase in enumerate(self.recipe.phases):
-            before = used.setdefault(phase.sequence_length, [0] * len(self.leaves))
-            bases.append([done - count for done, count in zip(before, counts[number], strict=True)])
-            grown = [after - first for first, after in zip(counts[number], counts[number + 1], strict=True)]
-            used[phase.sequence_length] = [done + new for done, new in zip(before, grown, strict=True)]
+            base = np.zeros(len(self.leaves), dtype=np.int64)
+            before, after = self._counts[number : number + 2]
+            for objective, leaves in self._plans[number].leaves_of.items():
+                key = (objective, self._plans[number].layouts[objective], phase.sequence_length)
+                of_plan = used.setdefault(key, np.zeros(len(self.leaves), dtype=np.int64))
+                mine = np.array(leaves, dtype=np.int64)
+                base[mine] = of_plan[mine] - before[mine]
+                of_plan[mine] += after[mine] - before[mine]
+            bases.append(base)
         return bases
 
-    def _check_every_language_is_drawn(self, weights: Sequence[Sequence[Fraction]]) -> None:
-        """Raise UserError where a phase names a language and then never draws a row of it."""
-        for phase, of_phase in zip(self.recipe.phases, weights, strict=True):
-            drawn = {language for leaf, weight in zip(self.leaves, of_phase, strict=True) if weight for language in leaf.languages}
-            missing = [language for language in phase.languages if language not in drawn] if phase.languages != "all" else []
+    def _check_every_language_is_drawn(self, drawn: Sequence[frozenset[int]]) -> None:
+        """Raise UserError where a phase names a language and its weights leave it out; one that is used up is no mistake."""
+        for phase, leaves in zip(self.recipe.phases, drawn, strict=True):
+            if phase.languages == "all":
+                continue
+            found = {language for leaf in leaves for language in self.leaves[leaf].languages}
+            missing = [language for language in phase.languages if language not in found]
             if missing:
                 raise UserError(
                     f"phase '{phase.name}' names {', '.join(missing)} but draws no row of {'it' if len(missing) == 1 else 'them'}; "
-                    f"drawn are: {', '.join(sorted(drawn))}; change languages, objectives or sampling."
+                    f"drawn are: {', '.join(sorted(found))}; change languages, objectives or sampling."
                 )

@@ -1,21 +1,13 @@
-"""The leaves of the data plan: every (objective, corpus) of a recipe, and what each weighs in a phase.
-
-A leaf's weight is its objective's share times its corpus's share among the corpora that the phase draws
-from for that objective. A pair's fixed weight is the product of its two languages': with English on one
-side of every pair, pairs are drawn in proportion to the other language's weight, and weight 0 leaves a
-language out on either side.
-"""
+"""The leaves of the data plan: every (objective, corpus) of a recipe, and the row plans that each draws from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
-from xlm.config.phases import FixedSampling, Objective, Phase, TemperatureSampling
-from xlm.errors import UserError, suggest
-from xlm.mixing.sampling import normalised, temperature_shares
-from xlm.shards.index import ShardIndex
+from xlm.config.phases import Objective, Phase
+from xlm.shards.index import PlanEntry, ShardIndex
+from xlm.shards.layouts import Layout, layout_of
 from xlm.shards.plan_requests import phase_corpora, requested_plans
 
 
@@ -28,8 +20,25 @@ class Leaf:
     languages: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PhasePlans:
+    """The row plans of a phase: by leaf one for every variant, by objective the leaves in their order."""
+
+    plans: Mapping[int, tuple[PlanEntry, ...]]
+    leaves_of: Mapping[Objective, tuple[int, ...]]
+    layouts: Mapping[Objective, Layout]
+
+    def variant_rows(self, leaf: int) -> tuple[int, ...]:
+        """Return the rows of a leaf's plan in every variant."""
+        return tuple(plan.rows for plan in self.plans[leaf])
+
+    def epoch_rows(self, leaf: int) -> int:
+        """Return the rows of the shortest epoch of a leaf that has any; 0 where it has none."""
+        return min(filter(None, self.variant_rows(leaf)), default=0)
+
+
 def plan_leaves(phases: Sequence[Phase], index: ShardIndex) -> tuple[Leaf, ...]:
-    """Return every leaf that a phase draws from, sorted; raises UserError for languages that the corpora lack."""
+    """Return every leaf that a phase may draw from, sorted; raises UserError for languages that the corpora lack."""
     documents, pairs = _names(index)
     requested_plans(phases, documents=documents, pairs=pairs)  # the shards stage asks the same questions; here for its errors
     found = {
@@ -42,60 +51,24 @@ def plan_leaves(phases: Sequence[Phase], index: ShardIndex) -> tuple[Leaf, ...]:
 
 
 def drawn_objectives(phase: Phase) -> list[Objective]:
-    """Return the objectives that a phase draws rows for: those whose share is above 0."""
-    return [objective for objective, share in phase.objectives.items() if share.share > 0]
+    """Return the objectives that a phase draws rows for: those whose share is above 0 at some step."""
+    return [objective for objective, options in phase.objectives.items() if options.ever_drawn]
 
 
-def phase_weights(phase: Phase, leaves: Sequence[Leaf], index: ShardIndex) -> list[Fraction]:
-    """Return the weight of every leaf in a phase: [leaves], summing to 1, 0 where the phase does not draw from it."""
+def phase_plans(phase: Phase, leaves: Sequence[Leaf], index: ShardIndex) -> PhasePlans:
+    """Return the row plans that a phase may draw from; raises UserError for one that was not built."""
     documents, pairs = _names(index)
-    place = {(leaf.objective, leaf.corpus): number for number, leaf in enumerate(leaves)}
-    objectives = drawn_objectives(phase)
-    # Written decimals are meant as they stand: 0.4 is two fifths, not the binary number nearest to it.
-    shares = normalised([Fraction(str(phase.objectives[objective].share)) for objective in objectives])
-    weights = [Fraction(0)] * len(leaves)
-    for objective, share in zip(objectives, shares, strict=True):
+    number_of = {(leaf.objective, leaf.corpus): number for number, leaf in enumerate(leaves)}
+    plans: dict[int, tuple[PlanEntry, ...]] = {}
+    leaves_of: dict[Objective, tuple[int, ...]] = {}
+    layouts: dict[Objective, Layout] = {}
+    for objective in drawn_objectives(phase):
+        layout = layouts[objective] = layout_of(objective, phase.objectives[objective])
         corpora = phase_corpora(phase, objective, documents=documents, pairs=pairs)
-        for corpus, of_corpus in zip(corpora, _corpus_shares(phase, objective, corpora, index), strict=True):
-            weights[place[objective, corpus]] = share * of_corpus
-    return weights
-
-
-def _corpus_shares(phase: Phase, objective: Objective, corpora: Sequence[str], index: ShardIndex) -> tuple[Fraction, ...]:
-    sampling = phase.sampling
-    if isinstance(sampling, FixedSampling):
-        weights = [_fixed_weight(phase, sampling, corpus, index) for corpus in corpora]
-        if not any(weights):
-            raise UserError(
-                f"phase '{phase.name}': the sampling weights leave nothing to draw for {objective}; give one of them more than 0."
-            )
-        return normalised(weights)
-    sizes = [_size(sampling, phase, objective, corpus, index) for corpus in corpora]
-    if not any(sizes):
-        raise UserError(
-            f"phase '{phase.name}': the corpora of {objective} are all empty ({', '.join(corpora)}); build them with more text."
-        )
-    return temperature_shares(sizes, sampling.alpha)
-
-
-def _size(sampling: TemperatureSampling, phase: Phase, objective: Objective, corpus: str, index: ShardIndex) -> int:
-    """Return a corpus's size in the recipe's unit; a corpus that gives no row at all counts as empty."""
-    rows = sum(index.rows(corpus, objective, phase.sequence_length, variant) for variant in range(index.variants))
-    if sampling.unit == "rows" or rows == 0:
-        return rows
-    return index.tokens(corpus)
-
-
-def _fixed_weight(phase: Phase, sampling: FixedSampling, corpus: str, index: ShardIndex) -> Fraction:
-    weight = Fraction(1)
-    for language in index.corpora[corpus].languages:
-        if language not in sampling.weights:
-            raise UserError(
-                f"phase '{phase.name}': sampling.weights has none for '{language}'{suggest(language, sampling.weights)}; "
-                f"add it (0 leaves it out); given are: {', '.join(sorted(sampling.weights))}."
-            )
-        weight *= Fraction(str(sampling.weights[language]))
-    return weight
+        leaves_of[objective] = tuple(number_of[objective, corpus] for corpus in corpora)
+        for number, corpus in zip(leaves_of[objective], corpora, strict=True):
+            plans[number] = tuple(index.plan(corpus, layout, phase.sequence_length, variant) for variant in range(index.variants))
+    return PhasePlans(plans, leaves_of, layouts)
 
 
 def _names(index: ShardIndex) -> tuple[list[str], list[str]]:

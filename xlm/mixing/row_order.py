@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlm.mixing.batch_rows import Column
-from xlm.mixing.bijection import Words, derived, permute
+from xlm.mixing.bijection import derived, permute
 from xlm.mixing.row_cycle import Places
 
 _KEPT_EPOCHS = 2
