@@ -2,61 +2,119 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from xlm.config.recipe import Recipe
 from xlm.corpora.store import document_languages, pair_names
-from xlm.errors import exits_cleanly
+from xlm.errors import UserError, exits_cleanly
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage, read_record
-from xlm.shards.build import ShardBuilder
-from xlm.shards.index import ShardIndex
+from xlm.shards.backends import Backend, LocalBackend, RayBackend, default_workers
+from xlm.shards.build import BuiltShards, ShardBuilder
+from xlm.shards.index import CorpusEntry, ShardIndex
+from xlm.shards.n_way import n_way_names
 from xlm.shards.plan_requests import PlanRequest, requested_plans
+from xlm.shards.publish import publish
 from xlm.vocab.vocabulary import Vocabulary
+
+# Corpora that the table shows one by one, the largest first.
+TABLE_CORPORA = 60
 
 
 @exits_cleanly
 def main() -> None:
-    """Build the shards of a recipe, unless they are there already."""
-    invocation = parse_invocation(recipe_parser(__doc__ or ""))
+    """Build the shards of a recipe, unless they are there already, and upload them where the recipe says so."""
+    invocation = parse_invocation(shards_parser())
     folder, recipe = invocation.folder, invocation.recipe
     corpus = read_record(folder.corpus)
     read_record(folder.vocabulary)
     vocabulary = Vocabulary.load(folder.vocabulary)
-    requests = requested_plans(recipe.phases, documents=document_languages(folder.corpus), pairs=pair_names(folder.corpus))
+    requests = corpus_requests(recipe, folder)
     stage = Stage(folder.shards, "shards", stage_inputs(recipe, corpus.fingerprint, vocabulary, requests))
     if stage.is_done():
         print(f"shards: already done ({folder.shards}).")
-        return
-    with stage.write() as output:
-        builder = ShardBuilder(
-            corpus_folder=folder.corpus,
-            folder=output.folder,
-            vocabulary=vocabulary,
-            items_per_shard=recipe.shards.items_per_shard,
-            variants=recipe.shards.variants,
-            seed=recipe.seed,
-        )
-        index = builder.build(requests)
-        output.summary.update(summary(index))
-    print("\n".join(table(index)))
-    print(f"shards: {output.summary['items']:,} items, {output.summary['tokens']:,} tokens in {folder.shards}")
+    else:
+        with stage.write() as output:
+            builder = ShardBuilder(
+                corpus_folder=folder.corpus,
+                folder=output.folder,
+                vocabulary=vocabulary,
+                items_per_shard=recipe.shards.items_per_shard,
+                variants=recipe.shards.variants,
+                seed=recipe.seed,
+                n_way=recipe.shards.n_way,
+                backend=chosen_backend(invocation.arguments),
+            )
+            built = builder.build(requests)
+            # Derived corpora are known by name before, by content only now.
+            index_requests(recipe, built.index)
+            output.summary.update(summary(built))
+        print("\n".join(table(built.index)))
+        print(f"shards: {output.summary['items']:,} items, {output.summary['tokens']:,} tokens in {folder.shards}")
+    if recipe.shards.storage is not None:
+        found = publish(folder.shards, recipe.shards.storage.url)
+        print(f"shards: {found.uploaded:,} files uploaded ({found.bytes:,} bytes), {found.skipped:,} were there already.")
+
+
+def shards_parser() -> argparse.ArgumentParser:
+    """Return the parser: who does the work is no part of the recipe, since it decides nothing."""
+    parser = recipe_parser(__doc__ or "")
+    parser.add_argument(
+        "--backend", choices=("local", "ray"), default="local", help="processes of this machine, or Ray (pip install 'xlm[ray]')"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=None,
+        metavar="N",
+        help="how many at once (default: one a core, at most 8, fewer where memory is short)",
+    )
+    return parser
+
+
+def chosen_backend(arguments: argparse.Namespace) -> Backend:
+    """Return who does the work; raises UserError for less than one worker."""
+    workers = default_workers() if arguments.workers is None else arguments.workers
+    if workers < 1:
+        raise UserError(f"--workers is {workers}; at least 1 is needed.")
+    return RayBackend(workers) if arguments.backend == "ray" else LocalBackend(workers)
+
+
+def corpus_requests(recipe: Recipe, folder: RunFolder) -> list[PlanRequest]:
+    """Return the row plans that the recipe's phases need of the corpus, n-way pairs included."""
+    pairs = pair_names(folder.corpus)
+    return requested_plans(
+        recipe.phases,
+        documents=document_languages(folder.corpus),
+        pairs=n_way_names(pairs) if recipe.shards.n_way else pairs,
+    )
+
+
+def index_requests(recipe: Recipe, index: ShardIndex) -> list[PlanRequest]:
+    """Return the row plans that the phases need of what was built; raises UserError where a phase would have no rows."""
+    documents, pairs = ([entry.name for entry in index.of_kind(kind)] for kind in ("monolingual", "pair"))
+    return requested_plans(recipe.phases, documents=documents, pairs=pairs)
 
 
 def stage_inputs(recipe: Recipe, corpus: str, vocabulary: Vocabulary, requests: list[PlanRequest]) -> dict[str, str]:
-    """Return the fingerprints that decide what the shards hold."""
+    """Return the fingerprints that decide what the shards hold; how they are read and where they go decides nothing."""
+    settings = recipe.shards.model_dump(mode="json", include={"items_per_shard", "variants", "n_way"})
     return {
         "corpus": corpus,
         "vocabulary": vocabulary.fingerprint,
-        "plans": fingerprint([(request.corpus, request.objective, request.length) for request in requests]),
-        "settings": fingerprint({"seed": recipe.seed, **recipe.shards.model_dump(mode="json")}),
+        "plans": fingerprint([(request.corpus, request.layout, request.length) for request in requests]),
+        "settings": fingerprint({"seed": recipe.seed, **settings}),
         "code": code_fingerprint("vocab", "shards"),
     }
 
 
-def summary(index: ShardIndex) -> dict[str, object]:
+def summary(built: BuiltShards) -> dict[str, object]:
     """Return what the stage's record says."""
+    index = built.index
     dropped: dict[str, int] = {}
     for entry in (*index.corpora.values(), *index.plans.values()):
         for reason, count in entry.dropped.items():
@@ -65,24 +123,38 @@ def summary(index: ShardIndex) -> dict[str, object]:
         "vocabulary": index.vocabulary_fingerprint,
         "items": sum(entry.items for entry in index.corpora.values()),
         "tokens": sum(entry.tokens for entry in index.corpora.values()),
+        "sentences": sum(entry.sentences for entry in index.corpora.values()),
+        "shards": sum(len(entry.files) for entry in index.corpora.values()),
         "rows": sum(plan.rows for plan in index.plans.values()),
         "lowest_fill": min((plan.fill for plan in index.plans.values() if plan.rows), default=1.0),
         "dropped": dropped,
+        "n_way": None if built.n_way is None else asdict(built.n_way),
     }
 
 
 def table(index: ShardIndex) -> Iterator[str]:
-    """Yield the lines of the table: one a corpus and plan (variant 0)."""
-    yield f"{'corpus':<12} {'items':>9} {'tokens':>11}  {'plan':<16} {'rows':>8} {'fill':>7} {'dropped':>8}"
-    for name, entry in sorted(index.corpora.items(), key=lambda item: (item[1].kind, item[0])):
-        first = f"{name:<12} {entry.items:>9,} {entry.tokens:>11,}"
-        plans = [plan for key, plan in sorted(index.plans.items()) if key[0] == name and key[3] == 0]
-        if not plans:
-            yield f"{first}  {'–':<16} {'':>8} {'':>7} {sum(entry.dropped.values()):>8,}"
-        for plan in plans:
-            dropped = sum(entry.dropped.values()) + sum(plan.dropped.values())
-            yield f"{first}  {f'{plan.objective} {plan.length}':<16} {plan.rows:>8,} {plan.fill:>7.2%} {dropped:>8,}"
-            first = " " * len(first)
+    """Yield the lines of the table: one a corpus and plan (variant 0), documents before pairs."""
+    shown = sorted(index.corpora.values(), key=lambda entry: (-entry.tokens, entry.name))[:TABLE_CORPORA]
+    width = max((len(entry.name) for entry in shown), default=12)
+    yield f"{'corpus':<{width}} {'items':>9} {'tokens':>11}  {'plan':<20} {'rows':>8} {'fill':>7} {'dropped':>8}"
+    for entry in sorted(shown, key=lambda entry: (entry.kind, entry.name)):
+        yield from corpus_lines(index, entry, width)
+    rest = index.corpora.keys() - {entry.name for entry in shown}
+    if rest:
+        items, tokens = (sum(getattr(index.corpora[name], what) for name in rest) for what in ("items", "tokens"))
+        yield f"{f'{len(rest):,} smaller':<{width}} {items:>9,} {tokens:>11,}"
+
+
+def corpus_lines(index: ShardIndex, entry: CorpusEntry, width: int) -> Iterator[str]:
+    """Yield the lines of one corpus; what is dropped counts empty items and those left out of the plan."""
+    first = f"{entry.name:<{width}} {entry.items:>9,} {entry.tokens:>11,}"
+    plans = [plan for key, plan in sorted(index.plans.items()) if key[0] == entry.name and key[3] == 0]
+    if not plans:
+        yield f"{first}  {'–':<20} {'':>8} {'':>7} {sum(entry.dropped.values()):>8,}"
+    for plan in plans:
+        dropped = sum(entry.dropped.values()) + sum(plan.dropped.values())
+        yield f"{first}  {f'{plan.layout} {plan.length}':<20} {plan.rows:>8,} {plan.fill:>7.2%} {dropped:>8,}"
+        first = " " * len(first)
 
 
 if __name__ == "__main__":
