@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from made_up_rows import LANGUAGES, MODEL, VOCABULARY, deal, make_rows
+from made_up_steps import LANGUAGES, MODEL, VOCABULARY, deal, make_rows
 
 from xlm.config.recipe import OptimizerSection, TrainingSection
 from xlm.model.pretraining import PretrainingModel

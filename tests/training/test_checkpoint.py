@@ -3,7 +3,7 @@ import os
 
 import pytest
 import torch
-from made_up_rows import LANGUAGES, MODEL, VOCABULARY
+from made_up_steps import LANGUAGES, MODEL, VOCABULARY
 
 import xlm.training.checkpoint as checkpoint
 from xlm.errors import UserError

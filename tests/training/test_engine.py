@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from engine_worker import TEMPERATURE, TRAINING, WEIGHTS
-from made_up_rows import LANGUAGES, MODEL, VOCABULARY, make_rows, reference_loss
+from made_up_steps import LANGUAGES, MODEL, VOCABULARY, make_rows, reference_loss
 from ranks import run_ranks
 
 from xlm.config.recipe import OptimizerSection

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from made_up_rows import LANGUAGES, deal, make_rows, pack
+from made_up_steps import LANGUAGES, deal, make_rows, pack
+from ranks import run_ranks
 
 import xlm.training.loop as loop_module
 from xlm.config.recipe import Recipe
+from xlm.errors import UserError
 from xlm.training.distributed import Process
 from xlm.training.engine import StepResult
 from xlm.training.loop import TrainingLoop
@@ -85,14 +87,14 @@ def saved(monkeypatch):
     return states
 
 
-def make_loop(tmp_path, engine, batches=None, tracker=None):
+def make_loop(tmp_path, engine, batches=None, tracker=None, process=None):
     about = ModelDescription({}, 50, "voc", LANGUAGES, 0, "fp32", "recipe")
     return TrainingLoop(
         engine,
         batches or Batches(),
         RECIPE,
         lambda step: RECIPE.phases[0 if step < 4 else 1],
-        process=Process(0, 1, 0, 1),
+        process=process or Process(0, 1, 0, 1),
         folder=tmp_path,
         description=about,
         tracker=tracker,
@@ -183,6 +185,55 @@ def test_pairs_outside_the_first_micro_batch_are_a_bug(tmp_path, saved):
 
     with pytest.raises(RuntimeError, match="outside the first micro-batch"):
         make_loop(tmp_path, CountingEngine(), Wrong()).run(None)
+
+
+@pytest.mark.parametrize("problem", [UserError("the shard is gone."), OSError("the disk is gone")])
+def test_what_the_loader_raises_is_raised_as_it_was_by_a_single_process(tmp_path, saved, problem):
+    def fail():
+        raise problem
+
+    with pytest.raises(type(problem)) as caught:
+        make_loop(tmp_path, CountingEngine(), Batches({5: fail})).run(None)
+    assert caught.value is problem
+
+
+def test_a_loader_that_is_out_of_step_is_a_bug(tmp_path, saved):
+    class Skipping(Batches):
+        def iterate(self, start, stop):
+            return super().iterate(start + 1, stop)
+
+    with pytest.raises(RuntimeError, match="the loader gave step 1 for step 0"):
+        make_loop(tmp_path, CountingEngine(), Skipping()).run(None)
+
+
+def test_the_loader_is_closed_however_the_run_ends(tmp_path, saved):
+    class Noted(Batches):
+        closed = 0
+
+        def iterate(self, start, stop):
+            try:
+                yield from super().iterate(start, stop)
+            finally:
+                Noted.closed += 1
+
+    make_loop(tmp_path, CountingEngine(), Noted()).run(None)
+    assert Noted.closed == 1
+    make_loop(tmp_path, CountingEngine(), Noted({4: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
+    assert Noted.closed == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence", "cause"),
+    [
+        ("user error", "UserError rank 1: de.arrow: the shard is gone.", "UserError"),
+        ("bug", "RuntimeError rank 1: ZeroDivisionError: a bug", "ZeroDivisionError"),
+        ("empty", "RuntimeError rank 1: RuntimeError: the loader gave step None for step 2", "RuntimeError"),
+    ],
+)
+def test_what_goes_wrong_on_one_rank_is_raised_on_all(what, sentence, cause):
+    first, second = run_ranks("loop_rank.py", [what], 2, timeout_s=60)
+    assert first.splitlines()[-1] == f"{sentence} | NoneType"
+    assert second.splitlines()[-1] == f"{sentence} | {cause}"
 
 
 def test_the_tracker_gets_what_the_lines_say_and_what_it_missed(tmp_path, saved):

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from made_up_rows import LANGUAGES, MODEL, VOCABULARY, deal, make_rows, pack, reference_loss
+from made_up_steps import LANGUAGES, MODEL, VOCABULARY, deal, make_rows, pack, reference_loss
 
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.objectives import PretrainingObjective, StepContext, count_pairs, with_ballast

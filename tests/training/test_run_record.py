@@ -38,6 +38,10 @@ def recipe(**training):
     return Recipe.model_validate({**RECIPE, "training": {**RECIPE["training"], **training}})
 
 
+def in_windows():
+    return Recipe.model_validate({**RECIPE, "shards": {"shuffle_window": 4}})
+
+
 def record(of=None, **changes):
     made = RunRecord(
         recipe=training_recipe(of or recipe()),
@@ -62,7 +66,7 @@ def test_a_record_reads_back_and_still_matches(tmp_path):
 
 def test_what_may_change_within_a_run(tmp_path):
     write_run_record(tmp_path, record())
-    other = recipe(checkpoint={"every_steps": 3, "keep_last": 1}, process_group_timeout_s=20)
+    other = recipe(checkpoint={"every_steps": 3, "keep_last": 1}, loader={"workers": 3}, process_group_timeout_s=20)
     check_same_run(read_run_record(tmp_path), record(other), tmp_path)
 
 
@@ -71,6 +75,7 @@ def test_what_may_change_within_a_run(tmp_path):
     [
         (record(recipe(optimizer={"learning_rate": 0.2})), r"training\.optimizer\.learning_rate = 0\.1, the recipe now says 0\.2"),
         (record(recipe(tokens_per_step=128)), r"training\.tokens_per_step = 64, the recipe now says 128"),
+        (record(in_windows()), r"shards\.shuffle_window = None, the recipe now says 4"),
         (record(inputs={"shards": "zzz", "vocabulary": "bbb"}), "started with shards aaa, now it is zzz"),
         (record(inputs={"shards": "aaa", "vocabulary": "bbb", "embeddings": "e"}), "embeddings None, now it is e"),
         (record(world_size=1), "started on 2 ranks, this start has 1; .* not supported yet"),

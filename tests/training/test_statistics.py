@@ -69,3 +69,22 @@ def test_tokens_count_since_the_start_and_not_by_window():
     found.take_window()
     found.add_tokens(torch.tensor([0, 1]))
     assert found.tokens_seen() == {"en": 3, "zh-Hans": 1}
+
+
+def test_thousands_of_predictions_in_thousands_of_languages():
+    languages = tuple(f"l{number}" for number in range(1833))
+    found = LossStatistics(languages, CPU)
+    draw = torch.Generator().manual_seed(0)
+    objective, language = torch.randint(0, 3, (5000,), generator=draw), torch.randint(0, 1833, (5000,), generator=draw)
+    losses = torch.rand(5000, generator=draw)
+    found.add(objective, language, losses)
+    found.commit_step(True)
+    means = found.take_window()
+    cells = objective * 1833 + language
+    counts = torch.bincount(cells, minlength=3 * 1833)
+    sums = torch.bincount(cells, weights=losses.double(), minlength=3 * 1833)
+    for cell in torch.nonzero(counts).flatten().tolist():
+        name = (OBJECTIVES[cell // 1833], languages[cell % 1833])
+        assert means.counts[name] == int(counts[cell])
+        assert means.languages[name] == pytest.approx(float(sums[cell] / counts[cell]))
+    assert sum(means.counts.values()) == 5000

@@ -2,7 +2,7 @@ import json
 
 import pytest
 import torch
-from made_up_rows import LANGUAGES, MODEL, VOCABULARY, make_rows, pack
+from made_up_steps import LANGUAGES, MODEL, VOCABULARY, make_rows, pack
 from safetensors.torch import load_file, save_file
 
 from xlm.errors import UserError

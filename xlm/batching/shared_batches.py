@@ -56,7 +56,7 @@ def share(batches: Sequence[PackedBatch]) -> tuple[int, bytes]:
             with mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | _MAP_POPULATE) as memory:
                 for start, array in arrays:
                     if array.nbytes:
-                        memory[start : start + array.nbytes] = memoryview(array).cast("B")
+                        memory[start : start + array.nbytes] = array.data.cast("B")
     except BaseException:
         os.close(descriptor)
         raise
@@ -70,10 +70,12 @@ def receive(descriptor: int, description: bytes) -> list[PackedBatch]:
         memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | _MAP_POPULATE) if size else bytearray()
     finally:
         os.close(descriptor)
-    return [
-        PackedBatch(**{name: _tensor(memory, value) if isinstance(value, _Placed) else value for name, value in batch.items()})
-        for batch in described
-    ]
+    return [_batch(memory, of_batch) for of_batch in described]
+
+
+def _batch(memory: mmap.mmap | bytearray, described: dict[str, Any]) -> PackedBatch:
+    values: dict[str, Any] = {name: _tensor(memory, value) if isinstance(value, _Placed) else value for name, value in described.items()}
+    return PackedBatch(**values)
 
 
 def _tensor(memory: mmap.mmap | bytearray, placed: _Placed) -> Tensor:

@@ -27,6 +27,7 @@ from xlm.runs.folder import RunFolder
 from xlm.runs.stage import RECORD as STAGE_RECORD
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
+from xlm.shards.store import open_store
 from xlm.training.checkpoint import complete_checkpoints, missing_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, tell_all
@@ -43,6 +44,7 @@ from xlm.training.run_record import (
     write_run_record,
 )
 from xlm.training.statistics import LossStatistics
+from xlm.training.trainable import check_trainable
 from xlm.training.weights import ModelDescription
 from xlm.vocab.vocabulary import Vocabulary
 
@@ -62,10 +64,15 @@ class TrainingInputs:
 
 
 def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> TrainingInputs:
-    """Open vocabulary, shards and embeddings; raises UserError where one is missing or of another vocabulary."""
-    shards_record, _ = read_record(folder.shards), read_record(folder.vocabulary)
+    """Open vocabulary, shards and embeddings.
+
+    Raises UserError where one is missing or of another vocabulary, or for an objective that cannot be trained.
+    """
+    check_trainable(recipe)
+    store = open_store(recipe.shards.storage, folder.shards)
+    shards_record, _ = store.record(), read_record(folder.vocabulary)
     vocabulary = Vocabulary.load(folder.vocabulary)
-    shards = ShardSet(folder.shards, vocabulary.fingerprint)
+    shards = ShardSet(store, vocabulary.fingerprint)
     plan = DataPlan(recipe, shards.index)
     loader = BatchLoader(
         plan,
@@ -75,6 +82,7 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
         rank=process.rank,
         world_size=process.world_size,
         micro_batch_tokens=recipe.training.micro_batch_tokens,
+        loader=recipe.training.loader,
     )
     fingerprints = {"vocabulary": vocabulary.fingerprint, "shards": shards_record.fingerprint}
     embeddings = None

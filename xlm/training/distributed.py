@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -89,13 +89,23 @@ def leave_group() -> None:
         dist.destroy_process_group()
 
 
-def tell_all(value: Told) -> Told:
-    """Return rank 0's value on every rank; other ranks' arguments are ignored."""
+def tell_all(value: Told, source: int = 0) -> Told:
+    """Return the value of rank ``source`` on every rank; other ranks' arguments are ignored."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return value
     box = [value]
-    dist.broadcast_object_list(box, src=0)
+    dist.broadcast_object_list(box, src=source)
     return box[0]
+
+
+def raise_everywhere(problem: Exception | None, rank: int) -> NoReturn:
+    """Raise on every rank what went wrong on ``rank``, in the same words; only that rank has its traceback."""
+    if problem is not None and (not dist.is_initialized() or dist.get_world_size() == 1):
+        raise problem
+    told = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
+    users, text = tell_all((isinstance(problem, UserError), told), rank)
+    sentence = f"rank {rank}: {text}"
+    raise (UserError(sentence) if users else RuntimeError(sentence)) from problem
 
 
 def gather_numbers(values: list[int], device: torch.device) -> list[list[int]]:

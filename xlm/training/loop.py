@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,7 @@ from xlm.runs.progress import Progress
 from xlm.tracking.json_lines import JsonLines
 from xlm.tracking.tracker import Tracker
 from xlm.training.checkpoint import load_checkpoint, save_checkpoint
-from xlm.training.distributed import Process, gather_numbers
+from xlm.training.distributed import Process, gather_numbers, raise_everywhere
 from xlm.training.engine import StepResult, TrainingEngine
 from xlm.training.objectives import StepContext, count_pairs, phase_weights
 from xlm.training.schedule import learning_rate
@@ -35,7 +36,7 @@ METRICS = "metrics.jsonl"
 class BatchSource(Protocol):
     """What the loop asks of a loader: the micro-batches of this rank, the same number in every step."""
 
-    def iterate(self, start_step: int, stop_step: int) -> Iterator[tuple[int, Sequence[PackedBatch]]]:
+    def iterate(self, start_step: int, stop_step: int) -> Generator[tuple[int, Sequence[PackedBatch]], None, None]:
         """Yield (step, micro-batches) for steps in ``range(start_step, stop_step)``."""
 
 
@@ -48,6 +49,16 @@ class LoopResult:
     skipped_steps: int
     tokens: dict[str, int]
     last: dict[str, Any] | None  # the last line of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class _Fetched:
+    """A rank's batches of a step with what they hold, or why there are none."""
+
+    micro_batches: Sequence[PackedBatch] = ()
+    predictions: int = 0
+    pairs: int = 0
+    problem: Exception | None = None
 
 
 class TrainingLoop:
@@ -87,22 +98,21 @@ class TrainingLoop:
         self._started = time.monotonic() if started is None else started
         start = self._resume(checkpoint)
         total = self._recipe.total_steps
-        step = start
         before = signal.signal(signal.SIGTERM, self._ask_to_stop)
         try:
-            with self._progress(total - start) as progress:
+            with self._progress(total - start) as progress, closing(self._batches.iterate(start, total)) as batches:
                 self._window_started = time.monotonic()
-                for step, micro_batches in self._batches.iterate(start, total):
-                    context, stop = self._agree(step, micro_batches)
+                for step in range(start, total):
+                    fetched = self._fetch(step, batches)
+                    context, stop = self._agree(step, fetched)
                     if stop:
                         self._save(step)
                         return self._result(step)
-                    result, rate = self._train_step(step, micro_batches, context)
+                    result, rate = self._train_step(step, fetched.micro_batches, context)
                     self._after_step(step + 1, result, rate, progress)
-                step = total
         finally:
             signal.signal(signal.SIGTERM, before)
-        return self._result(step)
+        return self._result(total)
 
     def wall_s(self) -> float:
         """Return the seconds spent on this run so far, by all its processes one after the other."""
@@ -128,14 +138,29 @@ class TrainingLoop:
                     self._track(record)
         return start
 
-    def _agree(self, step: int, micro_batches: Sequence[PackedBatch]) -> tuple[StepContext, bool]:
-        """Tell all ranks how much this one predicts, which pairs it holds, and whether it was asked to stop."""
-        predictions = sum(int(batch.predict_positions.numel()) for batch in micro_batches)
-        pairs = [count_pairs(batch) for batch in micro_batches]
-        if any(pairs[1:]):
-            raise RuntimeError(f"step {step}: contrastive rows outside the first micro-batch")
-        own = [predictions, pairs[0], int(self._stop_asked)]
+    def _fetch(self, step: int, batches: Generator[tuple[int, Sequence[PackedBatch]], None, None]) -> _Fetched:
+        """Take this rank's batches of a step; what goes wrong is kept until all ranks can hear of it."""
+        try:
+            found, micro_batches = next(batches, (None, ()))
+            if found != step:
+                raise RuntimeError(f"the loader gave step {found} for step {step}")
+            pairs = [count_pairs(batch) for batch in micro_batches]
+            if any(pairs[1:]):
+                raise RuntimeError(f"step {step}: contrastive rows outside the first micro-batch")
+            return _Fetched(micro_batches, sum(int(batch.predict_positions.numel()) for batch in micro_batches), pairs[0])
+        except Exception as problem:  # noqa: BLE001 - raised on every rank by `_agree`
+            return _Fetched(problem=problem)
+
+    def _agree(self, step: int, fetched: _Fetched) -> tuple[StepContext, bool]:
+        """Tell all ranks how much this one predicts, which pairs it holds, and whether it was asked to stop.
+
+        A rank without batches would leave the others waiting for it: what kept it from them is raised on all.
+        """
+        own = [fetched.predictions, fetched.pairs, int(self._stop_asked), int(fetched.problem is not None)]
         everyone = gather_numbers(own, self._engine.device)
+        failed = [rank for rank, numbers in enumerate(everyone) if numbers[3]]
+        if failed:
+            raise_everywhere(fetched.problem, failed[0])
         context = StepContext(
             predicted_tokens=max(1, sum(numbers[0] for numbers in everyone)),
             pairs_by_rank=tuple(numbers[1] for numbers in everyone),

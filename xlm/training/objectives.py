@@ -122,6 +122,7 @@ def with_ballast(batch: PackedBatch) -> PackedBatch:
             sequence_objective=none,
             pair_key=none,
             pair_index=none,
+            sequence_label=none,
             row_id=none,
         )
     if batch.predict_positions.numel() == 0:

@@ -2,8 +2,8 @@
 
 ``run.json`` is written before the first step. A start in the same folder with another recipe, other data
 or another number of ranks would silently be a mixture; it is refused with a sentence that names the first
-difference. Strict on purpose: only when to save, when to show, how long to wait and how to evaluate may
-change within a run.
+difference. Strict on purpose: only when to save, when to show, how long to wait, who builds batches ahead and
+how to evaluate may change within a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlm.runs.stage import write_json
 from xlm.training.precision import Precision
 
 RECORD = "run.json"
-FREE_TRAINING_KEYS = frozenset({"checkpoint", "log_every_steps", "process_group_timeout_s", "precision"})
+FREE_TRAINING_KEYS = frozenset({"checkpoint", "loader", "log_every_steps", "process_group_timeout_s", "precision"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ def training_recipe(recipe: Recipe) -> dict[str, Any]:
         "embeddings": recipe.embeddings.model_dump(mode="json"),
         "model": recipe.model.model_dump(mode="json"),
         "phases": [phase.model_dump(mode="json") for phase in recipe.phases],
+        # The shards themselves have a fingerprint; this decides in which order their rows are drawn.
+        "shards": {"shuffle_window": recipe.shards.shuffle_window},
         "training": training,
     }
 

@@ -14,8 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from xlm.batching.packed_batch import OBJECTIVES
+
+_BLOCK = 1024  # predictions
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,15 @@ class LossStatistics:
     def add(self, objective: Tensor, language: Tensor, losses: Tensor) -> None:
         """Count losses [P] of objectives [P] and languages [P] (indices) in the step under way."""
         cells = self._shape[0] * self._shape[1]
-        # A product with one-hot rows instead of an indexed add: the latter has no fixed order on a GPU.
-        hot = torch.nn.functional.one_hot(objective * self._shape[1] + language, cells).to(torch.float64)
-        self._pending[:cells] += losses.detach().to(torch.float64) @ hot
-        self._pending[cells : 2 * cells] += hot.sum(dim=0)
+        sums, counts = self._pending[:cells].view(self._shape), self._pending[cells : 2 * cells].view(self._shape)
+        # Products with one-hot rows instead of an indexed add: the latter has no fixed order on a GPU. In
+        # blocks, since with thousands of languages the rows of all predictions together would be gigabytes.
+        for first in range(0, len(losses), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            of_objective = one_hot(objective[block], self._shape[0]).to(torch.float64)
+            of_language = one_hot(language[block], self._shape[1]).to(torch.float64)
+            sums += (of_objective * losses[block, None].detach().to(torch.float64)).T @ of_language
+            counts += of_objective.T @ of_language
 
     @torch.no_grad()
     def add_step_loss(self, contribution: Tensor) -> None:

@@ -67,6 +67,7 @@ def pack(rows):
         sequence_objective=each("objective"),
         pair_key=each("key"),
         pair_index=each("index"),
+        sequence_label=torch.full((len(sequences),), -1, dtype=torch.int64),
         row_id=each("row"),
     )
 

@@ -1,0 +1,34 @@
+"""One rank of a loop whose loader fails on rank 1 at step 2; argv: "user error", "bug" or "empty" (it ends early)."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import test_loop
+from test_loop import Batches, CountingEngine, make_loop
+
+from xlm.errors import UserError
+from xlm.training.distributed import Process, join_group
+
+PROBLEMS = {"user error": UserError("the shard is gone.", file="de.arrow"), "bug": ZeroDivisionError("a bug")}
+
+
+class FailingBatches(Batches):
+    def iterate(self, start, stop):
+        for step, batches in super().iterate(start, stop):
+            if process.rank == 1 and step == 2:
+                if what == "empty":
+                    return
+                raise PROBLEMS[what]
+            yield step, batches
+
+
+what = sys.argv[1]
+process = Process.from_environment()
+join_group(process, timeout_s=60)
+test_loop.loop_module.save_checkpoint = lambda *arguments: None
+with tempfile.TemporaryDirectory() as folder:
+    try:
+        make_loop(Path(folder), CountingEngine(), FailingBatches(), process=process).run(None)
+    except (UserError, RuntimeError) as error:
+        print(type(error).__name__, error, "|", type(error.__cause__).__name__)
