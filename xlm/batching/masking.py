@@ -16,10 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlm.batching.keyed_words import FATE, Words, words_at
+from xlm.batching.masking_frequency import FrequencySelection
 from xlm.batching.masking_rows import Chosen, Flags, RowGrid, Selection
+from xlm.batching.masking_spans import SpanSelection
 from xlm.batching.masking_tokens import TokenSelection
+from xlm.batching.masking_words import WholeWordSelection
 from xlm.batching.packed_rows import Ids, PieceIds
 from xlm.config.phases import MaskingSection
+from xlm.errors import UserError
 
 _FATE_BITS = 63  # not 64: a share of 1 must fit into a word
 _PIECE_BITS = np.uint64(32)
@@ -48,7 +52,7 @@ class Masker:
         self._is_text[list(pieces.special_ids)] = False
         self._last_special = max(pieces.special_ids)
         self._text_ids: Ids = np.flatnonzero(self._is_text)
-        self._selection = _selection(pieces, masking, piece_counts, self._is_text)
+        self._selection = _selection(pieces, masking, piece_counts)
         self._fates = _bounds(masking.masked_share, masking.random_share)
         self._rtd_fates = _bounds(masking.rtd_masked_share, 0.0)
 
@@ -81,5 +85,16 @@ def _bounds(masked_share: float, random_share: float) -> tuple[np.uint64, np.uin
     return np.uint64(round(masked_share * one)), np.uint64(min(one, round((masked_share + random_share) * one)))
 
 
-def _selection(pieces: PieceIds, masking: MaskingSection, piece_counts: NDArray[np.uint64] | None, is_text: Flags) -> Selection:
+def _selection(pieces: PieceIds, masking: MaskingSection, piece_counts: NDArray[np.uint64] | None) -> Selection:
+    if masking.selection == "whole_word":
+        return WholeWordSelection(pieces.is_word_start)
+    if masking.selection == "span":
+        return SpanSelection(pieces.is_word_start, masking.span)
+    if masking.selection == "frequency":
+        if piece_counts is None:
+            raise UserError(
+                "masking.selection is frequency, and these shards say nothing of how often each piece occurs; build them "
+                "again with pipelines/build_shards.py, or choose token, whole_word or span."
+            )
+        return FrequencySelection(piece_counts, masking.frequency_alpha)
     return TokenSelection()

@@ -39,11 +39,12 @@ class RowGrid:
     def __init__(self, ids: Ids, lengths: Ids, seeds: Words, is_text: Flags, last_special: int) -> None:
         """Find what is closed; ``is_text`` [vocabulary] is False up to ``last_special`` at most, True behind it."""
         self.ids = ids
+        self.is_text = is_text
         self.lengths = lengths
         self.seeds = seeds
         self.starts = starts_of(lengths)
         # Even, because keys come in twos from a word.
-        self.width = (int(lengths.max(initial=0)) + 1) // 2 * 2
+        self.width = (int(lengths.max(initial=1)) + 1) // 2 * 2
         # First cells of the lines in the flattened grid, and what leads from a line's cells to its tokens.
         self._lines = np.arange(lengths.size, dtype=np.int64) * self.width
         self._shift = self.starts - self._lines
