@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.batching.packed_rows import Ids, sums_by_row
+from xlm.batching.packed_rows import Ids, starts_of, sums_by_row
 from xlm.batching.texts import RowTexts
 
 
@@ -48,11 +48,11 @@ def lay_out(arrangement: Arrangement, texts: RowTexts, *, eos_id: int) -> Sequen
     """Lay out the texts of rows, one row at least."""
     widths = texts.lengths.ravel()[arrangement.texts] + 1
     widths += arrangement.opened
-    ends = np.cumsum(widths)
+    ends = widths.cumsum()
     starts = ends - widths
     places = np.arange(ends[-1])
     # From where each place takes its piece; what special pieces take is overwritten.
-    source = np.repeat(texts.starts.ravel()[arrangement.texts] - arrangement.opened - starts, widths)
+    source = (texts.starts.ravel()[arrangement.texts] - arrangement.opened - starts).repeat(widths)
     source += places
     ids: Ids = texts.pieces.take(source, mode="clip").astype(np.int64) if texts.pieces.size else np.empty_like(source)
     ids[starts[arrangement.opened]] = arrangement.opening_id
@@ -60,11 +60,11 @@ def lay_out(arrangement: Arrangement, texts: RowTexts, *, eos_id: int) -> Sequen
     one_each = arrangement.stretches_per_sequence.size == widths.size
     lengths = widths if one_each else sums_by_row(widths, arrangement.stretches_per_sequence)
     counted = widths if arrangement.positions_restart else lengths
-    places -= np.repeat(np.cumsum(counted) - counted, counted)
+    places -= starts_of(counted).repeat(counted)
     return Sequences(
         ids=ids,
         positions=places,
-        token_types=np.zeros_like(ids) if arrangement.token_types is None else np.repeat(arrangement.token_types, widths),
-        languages=np.repeat(texts.languages.ravel()[arrangement.texts], widths),
+        token_types=np.zeros_like(ids) if arrangement.token_types is None else arrangement.token_types.repeat(widths),
+        languages=texts.languages.ravel()[arrangement.texts].repeat(widths),
         lengths=lengths,
     )

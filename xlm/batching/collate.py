@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PAIRS_PER_ROW, PackedBatch, Provenance
-from xlm.batching.packed_rows import NO_IDS, Ids, PackedRows, positions_within
+from xlm.batching.packed_rows import NO_IDS, Ids, PackedRows, positions_within, ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,36 +29,37 @@ def collate(parts: Sequence[RowsOfBatch], sizes: Sequence[int]) -> list[PackedBa
     Micro-batches are views of what was joined.
     """
     rows = [part.rows for part in parts]
-    lengths = _joined([of_part.sequence_lengths for of_part in rows])
-    per_row = _joined([of_part.sequences_per_row for of_part in rows])
-    token_ends, sequence_ends, row_ends = _ends(lengths), _ends(per_row), _ends(np.array(sizes, dtype=np.int64))
-    of_sequences = sequence_ends[row_ends]  # [micro-batches + 1], as the next two
+    token_ends = _ends(_joined([of_part.sequence_lengths for of_part in rows]))
+    sequence_ends = _ends(_joined([of_part.sequences_per_row for of_part in rows]))
+    # Bounds of the micro-batches, each [micro-batches + 1].
+    of_sequences = sequence_ends[_ends(np.array(sizes, dtype=np.int64))]
     of_tokens = token_ends[of_sequences]
-    part_tokens = _ends(np.array([of_part.input_ids.size for of_part in rows], dtype=np.int64)).tolist()
-    positions = _joined([of_part.predict_positions + start for of_part, start in zip(rows, part_tokens, strict=False)])
-    of_predictions = np.searchsorted(positions, of_tokens)
-    positions -= np.repeat(of_tokens[:-1], np.diff(of_predictions))
-    codes = [OBJECTIVE_CODE[of_part.objective] for of_part in rows]
-    tokens, sequences, predictions = (_cutter(bounds) for bounds in (of_tokens, of_sequences, of_predictions))
+    before = accumulate((of_part.input_ids.size for of_part in rows), initial=0)
+    positions = _joined([of_part.predict_positions + start for of_part, start in zip(rows, before, strict=False)])
+    of_predictions = positions.searchsorted(of_tokens)
+    positions -= of_tokens[:-1].repeat(of_predictions[1:] - of_predictions[:-1])
+    codes = np.array([OBJECTIVE_CODE[of_part.objective] for of_part in rows], dtype=np.int64)
+    tokens, sequences, predictions = ((bounds[1:] - bounds[:-1]).tolist() for bounds in (of_tokens, of_sequences, of_predictions))
     columns = {
-        "input_ids": tokens([of_part.input_ids for of_part in rows]),
-        "position_ids": tokens([of_part.position_ids for of_part in rows]),
-        "token_type_ids": tokens([of_part.token_type_ids for of_part in rows]),
-        "language_ids": tokens([of_part.language_ids for of_part in rows]),
+        "input_ids": _cut([of_part.input_ids for of_part in rows], tokens),
+        "position_ids": _cut([of_part.position_ids for of_part in rows], tokens),
+        "token_type_ids": _cut([of_part.token_type_ids for of_part in rows], tokens),
+        "language_ids": _cut([of_part.language_ids for of_part in rows], tokens),
         "cu_seqlens": _offsets(token_ends, of_sequences),
-        "predict_positions": predictions([positions]),
-        "labels": predictions([of_part.labels for of_part in rows]),
-        "prediction_objective": predictions([np.repeat(codes, [of_part.labels.size for of_part in rows])]),
-        "sequence_objective": sequences([np.repeat(codes, [of_part.sequence_lengths.size for of_part in rows])]),
-        "pair_key": sequences([of_part.pair_keys for of_part in rows]),
-        "pair_index": sequences([_pair_index(part) for part in parts]),
-        "sequence_label": sequences([of_part.sequence_labels for of_part in rows]),
-        "row_id": sequences([np.repeat(part.numbers, part.rows.sequences_per_row) for part in parts]),
+        "predict_positions": _cut([positions], predictions),
+        "labels": _cut([of_part.labels for of_part in rows], predictions),
+        "prediction_objective": _cut([codes.repeat([of_part.labels.size for of_part in rows])], predictions),
+        "sequence_objective": _cut([codes.repeat([of_part.sequence_lengths.size for of_part in rows])], sequences),
+        "pair_key": _cut([of_part.pair_keys for of_part in rows], sequences),
+        "pair_index": _cut([_pair_index(part) for part in parts], sequences),
+        "sequence_label": _cut([of_part.sequence_labels for of_part in rows], sequences),
+        "row_id": _cut([part.numbers.repeat(part.rows.sequences_per_row) for part in parts], sequences),
     }
     provenance = [source for part in parts for source in part.provenance]
+    names = tuple(columns)
     return [
-        PackedBatch(**{name: column[number] for name, column in columns.items()}, provenance=tuple(provenance[first:last]))
-        for number, (first, last) in enumerate(pairwise(of_sequences.tolist()))
+        PackedBatch(**dict(zip(names, tensors, strict=True)), provenance=tuple(provenance[first:last]))
+        for tensors, (first, last) in zip(zip(*columns.values(), strict=True), pairwise(of_sequences.tolist()), strict=True)
     ]
 
 
@@ -66,33 +67,29 @@ def _pair_index(part: RowsOfBatch) -> Ids:
     sequences = part.rows.sequences_per_row
     if part.rows.objective != "contrastive":
         return np.full(part.rows.sequence_lengths.size, -1, dtype=np.int64)
-    return np.repeat(part.numbers * PAIRS_PER_ROW, sequences) + positions_within(sequences) // 2
+    return (part.numbers * PAIRS_PER_ROW).repeat(sequences) + positions_within(sequences) // 2
 
 
 def _ends(lengths: Ids) -> Ids:
     ends = np.zeros(lengths.size + 1, dtype=np.int64)
-    np.cumsum(lengths, out=ends[1:])
+    lengths.cumsum(out=ends[1:])
     return ends
 
 
 def _joined(arrays: Sequence[Ids]) -> Ids:
     if len(arrays) == 1:
-        return arrays[0].astype(np.int64, copy=False)
+        return arrays[0]
     return np.concatenate(arrays) if arrays else NO_IDS
 
 
-def _cutter(bounds: Ids) -> Callable[[Sequence[Ids]], Sequence[Tensor]]:
-    """Return what joins the arrays of a column and cuts it at ``bounds``."""
-    sizes = np.diff(bounds).tolist()
-
-    def cut(arrays: Sequence[Ids]) -> Sequence[Tensor]:
-        column = torch.from_numpy(_joined(arrays))
-        return (column,) if len(sizes) == 1 else column.split(sizes)
-
-    return cut
+def _cut(arrays: Sequence[Ids], sizes: Sequence[int]) -> Sequence[Tensor]:
+    """Join a column and cut it into pieces of ``sizes``."""
+    column = torch.from_numpy(_joined(arrays))
+    return (column,) if len(sizes) == 1 else torch.split_with_sizes(column, sizes)
 
 
-def _offsets(token_ends: Ids, of_sequences: Ids) -> list[Tensor]:
+def _offsets(token_ends: Ids, of_sequences: Ids) -> Sequence[Tensor]:
     """Return every micro-batch's ``cu_seqlens``."""
-    of_batches = [token_ends[first : last + 1] for first, last in pairwise(of_sequences.tolist())]
-    return [torch.from_numpy((ends - ends[0]).astype(np.int32)) for ends in of_batches]
+    counts = of_sequences[1:] - of_sequences[:-1] + 1
+    offsets = token_ends[ranges(of_sequences[:-1], counts)] - token_ends[of_sequences[:-1]].repeat(counts)
+    return _cut([offsets.astype(np.int32)], counts.tolist())

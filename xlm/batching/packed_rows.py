@@ -66,16 +66,16 @@ class PackedRows:
 
 def starts_of(lengths: Ids) -> Ids:
     """Return where things of these lengths start when they lie end to end: [n] to [n]."""
-    starts: Ids = np.cumsum(lengths) - lengths
+    starts: Ids = lengths.cumsum() - lengths
     return starts
 
 
 def ranges(starts: Ids, lengths: Ids) -> Ids:
     """Return the indices of ranges, one after the other: [n] starts and lengths to [sum of lengths]."""
-    ends = np.cumsum(lengths)
+    ends = lengths.cumsum()
     if not ends.size:
         return NO_IDS
-    indices: Ids = np.repeat(starts - (ends - lengths), lengths)
+    indices: Ids = (starts - (ends - lengths)).repeat(lengths)
     indices += np.arange(ends[-1])
     return indices
 
@@ -88,7 +88,7 @@ def positions_within(lengths: Ids) -> Ids:
 def sums_by_row(values: Ids, per_row: Ids) -> Ids:
     """Sum ``values`` [S] over the first ``per_row[0]``, the next ``per_row[1]`` and so on: [R]."""
     totals = np.zeros(values.size + 1, dtype=np.int64)
-    np.cumsum(values, out=totals[1:])
-    ends = np.cumsum(per_row)
+    values.cumsum(out=totals[1:])
+    ends = per_row.cumsum()
     sums: Ids = totals[ends] - totals[ends - per_row]
     return sums

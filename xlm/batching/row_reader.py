@@ -52,8 +52,7 @@ class RowReader:
         per_row: list[Ids] = []
         items: list[Ids] = []
         offsets: list[Ids] = []
-        lengths: list[list[Ids]] = []  # by run, then by side
-        pieces: list[list[Pieces]] = []
+        places: list[list[tuple[Pieces, Ids, Ids]]] = []  # by run, then by side: pieces, and starts and lengths of texts
         languages: list[tuple[int, ...]] = []
         sources: list[SourceRun] = []
         for first, stop in runs(rows.leaf, rows.variant):
@@ -80,13 +79,9 @@ class RowReader:
                 else:  # pairs are whole
                     begins = [of_side[of_run] for of_side in shard.offsets]
                     spans = [of_side[of_run + 1] - start for of_side, start in zip(shard.offsets, begins, strict=True)]
-                lengths.append(spans)
-                pieces.append([tokens.take(ranges(at, span)) for tokens, at, span in zip(shard.tokens, begins, spans, strict=True)])
-        by_side = np.stack([joined(of_side) for of_side in zip(*lengths, strict=True)])
+                places.append(list(zip(shard.tokens, begins, spans, strict=True)))
         texts = RowTexts(
-            pieces=joined([part for of_side in zip(*pieces, strict=True) for part in of_side]),
-            starts=starts_of(by_side.ravel()).reshape(by_side.shape),
-            lengths=by_side,
+            *_gathered(places),
             languages=np.repeat(np.array(languages, dtype=np.int64).T, [run.segments for run in sources], axis=1),
             segments_per_row=joined(per_row),
             items=joined(items),
@@ -109,12 +104,22 @@ class RowReader:
         return read.texts.items + np.repeat(np.array(before, dtype=np.int64), [run.segments for run in read.sources])
 
 
+def _gathered(places: Sequence[Sequence[tuple[Pieces, Ids, Ids]]]) -> tuple[Pieces, Ids, Ids]:
+    """Return texts [sides, S] of several runs as pieces of one array: pieces, starts and lengths."""
+    if len(places) == len(places[0]) == 1:  # nothing to join: they are taken from the mapped file when they are laid out
+        pieces, starts, lengths = places[0][0]
+        return pieces, starts[None], lengths[None]
+    lengths = np.stack([joined([lengths for _, _, lengths in of_side]) for of_side in zip(*places, strict=True)])
+    parts = [pieces.take(ranges(starts, lengths)) for of_side in zip(*places, strict=True) for pieces, starts, lengths in of_side]
+    return joined(parts), starts_of(lengths.ravel()).reshape(lengths.shape), lengths
+
+
 def runs(*columns: Ids) -> list[tuple[int, int]]:
     """Return (first, stop) of the runs of equal neighbours in all columns [n], n at least 1."""
     changes = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
         changes = changes | (column[1:] != column[:-1])
-    return list(pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), columns[0].size]))
+    return list(pairwise([0, *(changes.nonzero()[0] + 1).tolist(), columns[0].size]))
 
 
 def joined(parts: Sequence[Pieces]) -> Pieces:
