@@ -14,6 +14,7 @@ from xlm.config.strict import load_config
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage, write_json
 from xlm.seeding import keyed_generator
+from xlm.shards.index import CorpusEntry, PlanEntry, PlanFile, ShardIndex
 
 RECIPE = Path(__file__).resolve().parents[2] / "pipelines" / "recipes" / "quickstart.yaml"
 LANGUAGES = ("en", "fr", "de", "es", "ru", "zh-Hans", "ja", "tr", "el", "vi", "ar", "hi")
@@ -143,22 +144,34 @@ def coverage_row(language: str, rank: int) -> dict:
     return row | {"unknown_rate": 0.0, "byte_rate": 0.0004, "vocabulary_used": 7000 - 200 * rank}
 
 
+def shard_index(sizes: dict[str, int]) -> ShardIndex:
+    """Return an index of corpora of so many tokens, with rows of 128 for the quickstart's objectives."""
+    corpora, plans = {}, {}
+    for name, tokens in sizes.items():
+        languages = tuple(name.split("_"))
+        kind, layouts = ("pair", ("pairs", "separate_pairs")) if len(languages) == 2 else ("monolingual", ("documents",))
+        corpora[name] = CorpusEntry(name, kind, languages, tokens // 9, tokens, tokens // 9, ())
+        rows = tokens // 120
+        for layout in layouts:
+            files = (PlanFile("none", rows, 0, ""),)
+            plans[name, layout, 128, 0] = PlanEntry(name, layout, 128, 0, rows, tokens // 9, tokens, 0.98, files)
+    return ShardIndex("made-up", 1, corpora, plans)
+
+
 def fill_run(run: RunFolder, *, tasks: bool = True) -> None:
     """Write every stage's folder of a run."""
     sizes = {language: 900_000 // (rank + 1) for rank, language in enumerate(LANGUAGES)}
     dropped = {language: {"weblate": {"duplicate": 12000, "wrong_script": 210}, "django": {"empty": 90}} for language in LANGUAGES}
     kept = {language: {"documents": 30000, "characters": 1_200_000} for language in LANGUAGES}
     pairs = {f"en_{language}": 25000 for language in LANGUAGES[1:]}
-    corpora = {
-        language: {"kind": "monolingual", "languages": [language], "tokens": size, "items": size // 9} for language, size in sizes.items()
-    }
     tokens_by_language = {language: int(3_600_000 * size**0.6 / sum(s**0.6 for s in sizes.values())) for language, size in sizes.items()}
     training = {"tokens_by_language": tokens_by_language, "tokens_per_second": 12044.2, "precision": "bf16", "world_size": 2, "steps": 300}
     coverage = {"languages": {language: coverage_row(language, rank) for rank, language in enumerate(LANGUAGES)}}
     write_stage(run.normalised, {}, {})
     write_stage(run.corpus, {"summary.json": {"languages": kept, "pairs": pairs, "dropped": dropped}}, {})
     write_stage(run.vocabulary, {"coverage.json": coverage}, {})
-    write_stage(run.shards, {"index.json": {"corpora": corpora}}, {})
+    write_stage(run.shards, {}, {})
+    shard_index(sizes | {f"en_{language}": sizes[language] for language in LANGUAGES[1:]}).save(run.shards)
     write_stage(run.embeddings, {}, {})
     write_stage(run.train, {"metrics.jsonl": metrics_lines()}, training)
     if tasks:

@@ -13,8 +13,12 @@ from xlm.config.recipe import Recipe
 from xlm.corpora.documents import split_pair_name
 from xlm.corpora.manifest import Manifest
 from xlm.errors import UserError
+from xlm.mixing.data_plan import DataPlan
+from xlm.mixing.ledger import Ledger, plan_ledger
 from xlm.report.summary import join_scores, read_json
 from xlm.runs.folder import RunFolder
+from xlm.shards.index import INDEX_FILE, ShardIndex
+from xlm.shards.store import open_store
 
 Json = Mapping[str, Any]
 
@@ -30,6 +34,7 @@ class RunFacts:
     shards: Json = field(default_factory=dict)  # shards/index.json
     metrics: Sequence[Json] = ()  # lines of train/metrics.jsonl
     manifest: Manifest | None = None
+    ledger: Ledger | None = None  # what the data plan says that the run draws
 
 
 def read_facts(recipe: Recipe, run: RunFolder, manifest: Manifest | None = None) -> RunFacts:
@@ -43,7 +48,16 @@ def read_facts(recipe: Recipe, run: RunFolder, manifest: Manifest | None = None)
         shards=read_json(run.shards / "index.json", required=False),
         metrics=read_json_lines(run.train / "metrics.jsonl"),
         manifest=manifest,
+        ledger=read_ledger(recipe, run),
     )
+
+
+def read_ledger(recipe: Recipe, run: RunFolder) -> Ledger | None:
+    """Return the ledger of a run from the index of its shards; None where this machine has none."""
+    if recipe.shards.storage is None and not (run.shards / INDEX_FILE).exists():
+        return None
+    index = ShardIndex.read(open_store(recipe.shards.storage, run.shards))
+    return plan_ledger(DataPlan(recipe, index), index)
 
 
 def read_json_lines(path: Path) -> tuple[dict[str, Any], ...]:

@@ -30,6 +30,16 @@ PALETTE: dict[str, tuple[str, str]] = {
     "red": ("#c8500a", "#f59a5c"),
     "purple": ("#a3518a", "#dd9cc8"),
 }
+# Colours of objectives; those that are rarely together share one.
+OBJECTIVE_HUES: dict[str, str] = {
+    "mlm": "red",
+    "tlm": "green",
+    "contrastive": "blue",
+    "clm": "purple",
+    "rtd": "purple",
+    "nsp": "muted",
+    "sop": "muted",
+}
 WIDTH_INCHES = 5.0
 FONT_POINTS = 9.5
 SVG_CSS = "font-family: system-ui, sans-serif; stroke-linejoin: round; stroke-linecap: butt;"

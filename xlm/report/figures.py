@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from xlm.report.facts import RunFacts, counted, losses_by_objective, text_shares, trained_shares
-from xlm.report.figure_style import colour, figure_style, inline_svg, new_figure, png_bytes
+from xlm.report.figure_style import OBJECTIVE_HUES, colour, figure_style, inline_svg, new_figure, png_bytes
+from xlm.report.ledger_figure import draw_ledger
 
 _ROW_INCHES = 0.27
 # System of a score file -> (name for readers, colour, marker); the order is that of legends.
@@ -42,17 +43,18 @@ class ReportFigure:
     png: bytes
 
 
-Drawing = Callable[[RunFacts], "tuple[Figure, str, str, str] | None"]
+Drawn = tuple[Figure, str, str, str]  # figure, title, caption, alternative text
 
 
 def draw_figures(facts: RunFacts) -> dict[str, ReportFigure]:
     """Draw every figure that the run has numbers for, by name."""
-    drawings: dict[str, Drawing] = {
+    drawings: dict[str, Callable[[RunFacts], Drawn | None]] = {
         "intents": draw_intents,
         "retrieval": draw_retrieval,
         "code_switching": draw_code_switching,
         "losses": draw_losses,
         "languages": draw_languages,
+        "ledger": lambda facts: draw_ledger(facts.ledger) if facts.ledger else None,
         "fertility": draw_fertility,
     }
     figures: dict[str, ReportFigure] = {}
@@ -60,12 +62,17 @@ def draw_figures(facts: RunFacts) -> dict[str, ReportFigure]:
         with figure_style():
             drawn = draw(facts)
             if drawn is not None:
-                figure, title, caption, alt = drawn
-                figures[name] = ReportFigure(name, title, caption, alt, inline_svg(figure, name, alt), png_bytes(figure))
+                figures[name] = rendered(name, drawn)
     return figures
 
 
-def draw_intents(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
+def rendered(name: str, drawn: Drawn) -> ReportFigure:
+    """Render both ways what was drawn; call it inside `figure_style`, as the drawing."""
+    figure, title, caption, alt = drawn
+    return ReportFigure(name, title, caption, alt, inline_svg(figure, name, alt), png_bytes(figure))
+
+
+def draw_intents(facts: RunFacts) -> Drawn | None:
     """Zero-shot intent accuracy by language: this encoder against the floors."""
     languages: Mapping[str, Any] = (facts.scores["tasks"].get("intents") or {}).get("languages", {})
     if not languages:
@@ -94,7 +101,7 @@ def draw_intents(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     return figure, "Intents: accuracy by language", caption, alt
 
 
-def draw_retrieval(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
+def draw_retrieval(facts: RunFacts) -> Drawn | None:
     """Top-1 retrieval of translations by language, mean of both directions."""
     languages: Mapping[str, Any] = (facts.scores["tasks"].get("retrieval") or {}).get("languages", {})
     if not languages:
@@ -122,7 +129,7 @@ def draw_retrieval(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     return figure, "Retrieval: finding the translation", caption, alt
 
 
-def draw_code_switching(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
+def draw_code_switching(facts: RunFacts) -> Drawn | None:
     """Accuracy against how mixed a sentence is (its code-mixing index)."""
     buckets = [bucket for bucket in (facts.scores["tasks"].get("code_switching") or {}).get("cmi_buckets", []) if bucket["sentences"]]
     if len(buckets) < 2:
@@ -144,17 +151,16 @@ def draw_code_switching(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     return figure, "Code-switching: accuracy as sentences get more mixed", caption, alt
 
 
-def draw_losses(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
+def draw_losses(facts: RunFacts) -> Drawn | None:
     """Loss of each objective against tokens seen."""
     curves = losses_by_objective(facts.metrics)
     if not curves:
         return None
     figure = new_figure(0.5 + 1.35 * len(curves))
     panels = figure.subplots(len(curves), 1, sharex=True, squeeze=False)[:, 0]
-    hues = {"mlm": "red", "tlm": "green", "contrastive": "blue"}
     words = []
     for axes, (objective, (tokens, losses)) in zip(panels, curves.items(), strict=True):
-        axes.plot([count / 1e6 for count in tokens], losses, color=colour(hues.get(objective, "purple")), linewidth=1.4)
+        axes.plot([count / 1e6 for count in tokens], losses, color=colour(OBJECTIVE_HUES.get(objective, "purple")), linewidth=1.4)
         axes.set_title(objective, loc="left", fontsize=9, color=colour("ink"))
         axes.tick_params(labelcolor=colour("muted"))
         words.append(f"{objective} from {losses[0]:.2f} to {losses[-1]:.2f}")
@@ -163,7 +169,7 @@ def draw_losses(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     return figure, "Loss while training", "Mean loss of the logged step, in nats; each objective on its own scale.", alt
 
 
-def draw_languages(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
+def draw_languages(facts: RunFacts) -> Drawn | None:
     """Share of the text each language has, and share of the training it got."""
     text, trained = text_shares(facts.shards), trained_shares(facts.scores["training"])
     if not text or not trained:
@@ -187,7 +193,7 @@ def draw_languages(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
     )
 
 
-def draw_fertility(facts: RunFacts) -> tuple[Figure, str, str, str] | None:
+def draw_fertility(facts: RunFacts) -> Drawn | None:
     """Pieces per word by language; per character where words are not written apart."""
     rows = {row["language"]: row for row in facts.coverage}
     values = {language: row["pieces_per_word"] or row["pieces_per_character"] for language, row in rows.items()}

@@ -1,0 +1,260 @@
+"""The ledger: what a run will see of every language, objective and phase, and when text begins to come again.
+
+All of it follows from the data plan, so it is known before the first step, and is what a run has drawn after
+the last. Both sides of a pair corpus count half of its tokens. A corpus is seen again from the step at which
+it passes one epoch, over all phases together; where phases have rows of other lengths or layouts, an epoch is
+counted in rows of each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlm.config.phases import Objective, Phase
+from xlm.mixing.data_plan import DataPlan
+from xlm.shards.index import ShardIndex
+
+# Epochs are floats: one is full up to an error far below a row of any corpus, and a count up to one of a thousandth.
+_EPOCH = 1 + 1e-12
+_ROW_ERROR = 1e-3
+# Languages whose epochs are logged one by one while training; of more, the most and the median.
+LOGGED_LANGUAGES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What one phase draws from one corpus for one objective.
+
+    ``tokens`` are of text; ``positions`` are what the model reads, special pieces included. ``share`` is of
+    the rows of the phase, ``epochs`` of this phase alone.
+    """
+
+    phase: str
+    objective: Objective
+    corpus: str
+    languages: tuple[str, ...]
+    rows: int
+    tokens: int
+    positions: int
+    share: float
+    epochs: float
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusTotal:
+    """What the whole run draws from one corpus for one objective; steps are None where it never comes to that.
+
+    ``max_epochs`` is the cap of the last phase that draws it, ``capped_from`` the step from which a cap first
+    leaves it out.
+    """
+
+    objective: Objective
+    corpus: str
+    languages: tuple[str, ...]
+    rows: int
+    tokens: int
+    positions: int
+    epochs: float
+    max_epochs: float | None
+    repeats_from: int | None
+    capped_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageTotal:
+    """What the whole run draws of one language; ``epochs`` and steps are those of its corpus that is seen most often."""
+
+    language: str
+    tokens: int
+    positions: int
+    tokens_by_objective: Mapping[Objective, int]
+    epochs: float
+    max_epochs: float | None
+    repeats_from: int | None
+    capped_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Everything drawn: by phase and corpus, by corpus, and by language (most tokens first)."""
+
+    steps: int
+    entries: tuple[LedgerEntry, ...]
+    corpora: tuple[CorpusTotal, ...]
+    languages: tuple[LanguageTotal, ...]
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The objectives that are drawn, sorted."""
+        return tuple(sorted({total.objective for total in self.corpora}))
+
+
+def plan_ledger(plan: DataPlan, index: ShardIndex) -> Ledger:
+    """Return the ledger of a whole run."""
+    entries, of_leaf = _entries(plan, index)
+    repeats = _first_repeats(plan)
+    capped: dict[int, int] = {}
+    for event in plan.cap_events:
+        capped[event.leaf] = min(event.step, capped.get(event.leaf, event.step))
+    corpora = []
+    for number, leaf in enumerate(plan.leaves):
+        mine = of_leaf.get(number)
+        if mine:
+            corpora.append(
+                CorpusTotal(
+                    leaf.objective,
+                    leaf.corpus,
+                    leaf.languages,
+                    sum(entry.rows for entry in mine),
+                    sum(entry.tokens for entry in mine),
+                    sum(entry.positions for entry in mine),
+                    sum(entry.epochs for entry in mine),
+                    _cap(plan.recipe.phases, mine),
+                    repeats.get(number),
+                    capped.get(number),
+                )
+            )
+    return Ledger(plan.total_steps, entries, tuple(corpora), _languages(corpora))
+
+
+def cap_sentences(plan: DataPlan, most: int = 10) -> list[str]:
+    """Return a line for every corpus that a cap leaves out from some step on, in order of steps; the rest in one line."""
+    events = sorted(plan.cap_events, key=lambda event: event.step)
+    lines = []
+    for event in events[:most]:
+        leaf, phase = plan.leaves[event.leaf], plan.recipe.phases[event.phase]
+        lines.append(
+            f"cap: from step {event.step:,} on, {leaf.objective} draws no more of '{leaf.corpus}', which has been seen "
+            f"{getattr(phase.sampling, 'max_epochs', 0):g} times (phase '{phase.name}'); the other corpora take its place."
+        )
+    if len(events) > most:
+        lines.append(f"cap: {len(events) - most:,} more follow, the last at step {events[-1].step:,}; pipelines/plan.py lists them.")
+    return lines
+
+
+class RunningLedger:
+    """What has been drawn after a step, as few metrics: exact, since the plan is what is drawn."""
+
+    def __init__(self, plan: DataPlan) -> None:
+        self._plan = plan
+        self._leaves_of = {
+            language: np.array([number for number, leaf in enumerate(plan.leaves) if language in leaf.languages])
+            for language in plan.languages
+        }
+
+    def metrics(self, step: int, tokens_seen: Mapping[str, int]) -> dict[str, float]:
+        """Return the metrics after ``step`` steps; ``tokens_seen`` by language are the trainer's.
+
+        ``epochs/<language>`` is how often the text of a language has been seen, by the objective and in the
+        corpus that saw it most often; of more than `LOGGED_LANGUAGES` languages only ``epochs/most`` and
+        ``epochs/median`` are told. ``rows/<objective>`` counts rows.
+        """
+        epochs = self._plan.epochs_at(step)
+        of_language = {language: float(epochs[leaves].max()) for language, leaves in self._leaves_of.items()}
+        values = list(of_language.values())
+        found = {"epochs/most": max(values), "epochs/median": float(np.median(values))}
+        if len(of_language) <= LOGGED_LANGUAGES:
+            found |= {f"epochs/{language}": value for language, value in of_language.items()}
+            found |= {f"tokens/{language}": float(count) for language, count in tokens_seen.items()}
+        rows: Counter[Objective] = Counter()
+        for planned in self._plan.planned(0, step):
+            rows[planned.objective] += planned.rows
+        return found | {f"rows/{objective}": float(count) for objective, count in sorted(rows.items())}
+
+
+def _entries(plan: DataPlan, index: ShardIndex) -> tuple[tuple[LedgerEntry, ...], dict[int, list[LedgerEntry]]]:
+    """Return what is drawn by phase and leaf, in one list and by leaf."""
+    entries: list[LedgerEntry] = []
+    of_leaf: dict[int, list[LedgerEntry]] = {}
+    for number, (phase, drawn) in enumerate(zip(plan.recipe.phases, plan.planned_by_phase(), strict=True)):
+        all_rows = sum(planned.rows for planned in drawn)
+        for leaf, planned in enumerate(drawn):
+            if planned.rows:
+                plans = [
+                    index.plan(planned.corpus, plan.layout(number, leaf), phase.sequence_length, variant)
+                    for variant in range(index.variants)
+                ]
+                fill = sum(each.fill * each.rows for each in plans) / max(1, sum(each.rows for each in plans))
+                entry = LedgerEntry(
+                    phase.name,
+                    planned.objective,
+                    planned.corpus,
+                    planned.languages,
+                    planned.rows,
+                    planned.tokens,
+                    round(planned.rows * phase.sequence_length * fill),
+                    planned.rows / all_rows,
+                    planned.epochs,
+                )
+                entries.append(entry)
+                of_leaf.setdefault(leaf, []).append(entry)
+    return tuple(entries), of_leaf
+
+
+def _cap(phases: Sequence[Phase], entries: Sequence[LedgerEntry]) -> float | None:
+    by_name = {phase.name: phase for phase in phases}
+    cap: float | None = getattr(by_name[entries[-1].phase].sampling, "max_epochs", None)
+    return cap
+
+
+def _languages(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]:
+    totals: dict[str, LanguageTotal] = {}
+    for corpus in corpora:
+        for language in corpus.languages:
+            before = totals.get(language) or LanguageTotal(language, 0, 0, {}, 0.0, None, None, None)
+            tokens = corpus.tokens // len(corpus.languages)
+            by_objective = dict(before.tokens_by_objective)
+            by_objective[corpus.objective] = by_objective.get(corpus.objective, 0) + tokens
+            total = replace(
+                before,
+                tokens=before.tokens + tokens,
+                positions=before.positions + corpus.positions // len(corpus.languages),
+                tokens_by_objective=by_objective,
+            )
+            if corpus.epochs > before.epochs:
+                total = replace(
+                    total,
+                    epochs=corpus.epochs,
+                    max_epochs=corpus.max_epochs,
+                    repeats_from=corpus.repeats_from,
+                    capped_from=corpus.capped_from,
+                )
+            totals[language] = total
+    return tuple(sorted(totals.values(), key=lambda total: (-total.tokens, total.language)))
+
+
+def _first_repeats(plan: DataPlan) -> dict[int, int]:
+    """Return by leaf the first step that draws beyond one epoch of it, for the leaves that come to that.
+
+    Inside a phase the epochs of a leaf are its rows times a constant, so that one count, O(depth), says them.
+    """
+    steps = [0, *accumulate(phase.steps for phase in plan.recipe.phases)]
+    rows = [plan.rows_per_step(number) for number in range(len(plan.recipe.phases))]
+    first_rows = [0, *accumulate(phase.steps * count for phase, count in zip(plan.recipe.phases, rows, strict=True))]
+    epochs = [plan.epochs_at(step) for step in steps]
+    counts = [plan.tree.counts(row) for row in first_rows]
+    found: dict[int, int] = {}
+    for number in range(len(rows)):
+        crossing = np.flatnonzero((epochs[number] <= _EPOCH) & (epochs[number + 1] > _EPOCH))
+        for leaf in crossing.tolist():
+            allowed = _rows_of_an_epoch(epochs, counts, number, leaf)
+            done = bisect_left(
+                range(steps[number + 1] - steps[number] + 1),
+                True,
+                key=lambda step: plan.tree.count(leaf, first_rows[number] + step * rows[number]) > allowed,
+            )
+            found[leaf] = steps[number] + done - 1
+    return found
+
+
+def _rows_of_an_epoch(epochs: Sequence[NDArray[np.float64]], counts: Sequence[NDArray[np.int64]], phase: int, leaf: int) -> float:
+    """Return the count of a leaf at which the phase completes its first epoch."""
+    a_row = (epochs[phase + 1][leaf] - epochs[phase][leaf]) / (counts[phase + 1][leaf] - counts[phase][leaf])
+    return float(counts[phase][leaf] + (1 - epochs[phase][leaf]) / a_row + _ROW_ERROR)
