@@ -75,6 +75,14 @@ def test_workers_end_with_their_parent(tmp_path):
     assert [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE] == []
 
 
+def test_running_tasks_are_given_up_where_nobody_wants_their_results():
+    results = LocalBackend(2).map(partial(partial, time.sleep), [0, 600, 600])
+    next(results)
+    started = time.monotonic()
+    results.close()
+    assert time.monotonic() - started < 20
+
+
 def test_a_missing_ray_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'xlm\[ray\]'"):

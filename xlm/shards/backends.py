@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar
 
 import psutil
@@ -64,7 +65,11 @@ class LocalBackend:
                 yield number, work(task)
             return
         # Spawned, not forked: the parent has threads (progress, memory) and SentencePiece models.
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(maker,))
+        context = get_context("spawn")
+        # Workers end when this pipe does: it is closed here where they are no longer wanted, and by the system where
+        # this process is killed. Without it they would wait for tasks for ever.
+        lifeline, hold = context.Pipe(duplex=False)
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(maker, lifeline))
         try:
             yield from _bounded(pool, tasks, workers * _AHEAD)
         except BrokenProcessPool:
@@ -72,8 +77,13 @@ class LocalBackend:
                 "a worker died before its shard was written (killed, or out of memory); run the same command again, "
                 f"with fewer than --workers {workers} where memory is short."
             ) from None
+        except BaseException:
+            hold.close()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+            hold.close()
+            lifeline.close()
 
 
 def _bounded(pool: ProcessPoolExecutor, tasks: Sequence[Task], ahead: int) -> Iterator[tuple[int, Any]]:
@@ -93,20 +103,17 @@ def _bounded(pool: ProcessPoolExecutor, tasks: Sequence[Task], ahead: int) -> It
 _work: Callable[[Any], Any] | None = None
 
 
-def _start_worker(maker: Callable[[], Callable[[Any], Any]]) -> None:
+def _start_worker(maker: Callable[[], Callable[[Any], Any]], lifeline: Connection) -> None:
     global _work
     # Ctrl-C ends a worker at once and silently; the parent says what happened.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+    threading.Thread(target=_end_with, args=(lifeline,), name="lifeline", daemon=True).start()
     _work = maker()
 
 
-def _end_with_parent() -> None:
-    # A killed parent closes no queue that its workers share, so they would wait for tasks for ever.
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
+def _end_with(lifeline: Connection) -> None:
+    connection.wait([lifeline])
+    os._exit(1)
 
 
 def _do(task: Any) -> Any:  # noqa: ANN401
