@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from xlm.errors import exits_cleanly
+from xlm.mixing.ledger import RunningLedger, cap_sentences
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
@@ -89,6 +90,8 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
     record, config = open_run(recipe, folder, inputs, deepspeed_config, process)
     checkpoint = tell_all(latest_checkpoint(folder.train) if process.is_main else None)
     tracker = start_tracker(invocation, record) if process.is_main else None
+    for sentence in cap_sentences(inputs.plan) if process.is_main else ():
+        print(sentence)
     engine = build_engine(recipe, inputs, config, process)
     # With a launcher, its whole tree is counted: the launcher and the ranks of this machine.
     with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid()) as memory:
@@ -102,6 +105,7 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             description=describe_model(recipe, inputs, record),
             tracker=tracker,
             memory=memory,
+            drawn=RunningLedger(inputs.plan).metrics if process.is_main else None,
         )
         result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
     if tracker is not None:

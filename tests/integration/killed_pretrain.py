@@ -2,14 +2,20 @@
 
 Points: ``step`` (before a micro-batch's forward), ``terminate`` (the same, with SIGTERM), ``save`` (before
 this rank writes its part), ``saved`` (after it), ``rename`` (all is written, the folder not renamed yet).
+Others hit what feeds the rank: ``worker`` (before a micro-batch's forward, kills one of its loader workers),
+``disk`` (a batch cannot be read).
 """
 
+import errno
 import os
 import runpy
 import signal
 from pathlib import Path
 
+import psutil
+
 import xlm.training.engine as engine
+from xlm.batching.loader import BatchLoader
 
 POINT, RANK, COUNT = os.environ["KILL"].split(":")
 seen = 0
@@ -20,7 +26,16 @@ def at(point):
     if point == POINT and os.environ.get("RANK") == RANK:
         seen += 1
         if seen == int(COUNT):
-            os.kill(os.getpid(), signal.SIGTERM if POINT == "terminate" else signal.SIGKILL)
+            act()
+
+
+def act():
+    if POINT == "worker":
+        next(child for child in psutil.Process().children() if "xlm.batching.worker_process" in child.cmdline()).kill()
+    elif POINT == "disk":
+        raise OSError(errno.EIO, "Input/output error", "de.arrow")
+    else:
+        os.kill(os.getpid(), signal.SIGTERM if POINT == "terminate" else signal.SIGKILL)
 
 
 def before(owner, name, *points, after=()):
@@ -37,7 +52,8 @@ def before(owner, name, *points, after=()):
     setattr(owner, name, watched)
 
 
-before(engine.TrainingEngine, "accumulate", "step", "terminate")
+before(engine.TrainingEngine, "accumulate", "step", "terminate", "worker")
+before(BatchLoader, "batch", "disk")
 before(engine.TrainingEngine, "save", "save", after=("saved",))
 before(Path, "rename", "rename")
 

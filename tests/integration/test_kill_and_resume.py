@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -56,19 +57,24 @@ def launch(recipe, run, *, kill=None, overrides=()):
     return done.returncode, done.stdout
 
 
-def start_two_ranks(recipe, run, kill):
-    """Start the two ranks without a launcher, which takes longer to load than they do, until one ends."""
+def two_ranks(recipe, run, kill, overrides=()):
+    """Start the two ranks without a launcher, which takes longer to load than they do."""
     shared = environment_of(kill) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_SIZE": "2"}
-    ranks = [
+    return [
         subprocess.Popen(
-            [sys.executable, *command_of(recipe, run, kill=kill)],
+            [sys.executable, *command_of(recipe, run, overrides, kill=kill)],
             env={**shared, "RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=(run.parent / f"printed{rank}").open("wb"),
+            stderr=subprocess.STDOUT,
             cwd=run.parent,
         )
         for rank in ("0", "1")
     ]
+
+
+def start_two_ranks(recipe, run, kill, overrides=()):
+    """Run the two ranks until one ends."""
+    ranks = two_ranks(recipe, run, kill, overrides)
     try:
         while all(rank.poll() is None for rank in ranks):
             time.sleep(0.05)
@@ -101,22 +107,24 @@ def copy_without_training(unkilled, root):
 
 
 @pytest.mark.timeout(1200)
-def test_killed_anywhere_the_same_command_gives_the_same_run(unkilled, tmp_path):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_killed_anywhere_the_same_command_gives_the_same_run(unkilled, tmp_path, workers):
     recipe, run = copy_without_training(unkilled, tmp_path)
+    overrides = [f"training.loader.workers={workers}"]
 
     def steps():
         latest = latest_checkpoint(run / "train")
         return None if latest is None else checkpoint_step(latest)
 
-    code, printed = launch(recipe, run, kill="step:1:10")  # rank 1 in the middle of step 5
+    code, printed = launch(recipe, run, kill="step:1:10", overrides=overrides)  # rank 1 in the middle of step 5
     assert code != 0, printed
     assert steps() == 3, printed
     # Rank 1 before it writes its part of step 6; SIGTERM to rank 1 in step 5, which is finished and saved by
     # both; rank 0 between the last byte of the checkpoint of step 6 and its name.
     for kill, ended, saved in [("save:1:1", -9, 3), ("terminate:1:3", 143, 5), ("rename:0:1", -9, 5)]:
-        assert ended in start_two_ranks(recipe, run, kill), kill
+        assert ended in start_two_ranks(recipe, run, kill, overrides), kill
         assert steps() == saved, kill
-    code, printed = launch(recipe, run)
+    code, printed = launch(recipe, run, overrides=overrides)
     assert code == 0, printed
 
     assert curve(run) == curve(unkilled[1])
@@ -126,6 +134,34 @@ def test_killed_anywhere_the_same_command_gives_the_same_run(unkilled, tmp_path)
     assert all(torch.equal(found.state_dict[name], wanted.state_dict[name]) for name in wanted.state_dict)
     assert not list((run / "train" / "checkpoints").glob("*.partial"))
     one_mlflow_run(run)
+
+
+@pytest.mark.parametrize(
+    ("kill", "workers", "sentence"),
+    [
+        ("worker:1:4", 2, r"rank 1: loader worker \d of rank 1 was ended by SIGKILL before it gave step \d+; if the machine ran out"),
+        ("disk:1:5", 0, r"rank 1: OSError: \[Errno 5\] Input/output error: 'de.arrow'"),
+    ],
+)
+def test_what_one_rank_cannot_be_fed_ends_all_with_the_same_sentence(unkilled, tmp_path, kill, workers, sentence):
+    recipe, run = copy_without_training(unkilled, tmp_path)
+    ranks = two_ranks(recipe, run, kill, [f"training.loader.workers={workers}"])
+    ended = {}
+    try:
+        while len(ended) < 2:
+            for number, rank in enumerate(ranks):
+                if number not in ended and rank.poll() is not None:
+                    ended[number] = time.monotonic()
+            time.sleep(0.05)
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert all(rank.returncode not in (0, -9) for rank in ranks)
+    assert abs(ended[0] - ended[1]) < 30
+    for number in (0, 1):
+        printed = (tmp_path / f"printed{number}").read_text(encoding="utf-8")
+        assert re.search(sentence, printed), printed
+    assert latest_checkpoint(run / "train") is None or checkpoint_step(latest_checkpoint(run / "train")) < 13
 
 
 def one_mlflow_run(run):

@@ -87,7 +87,7 @@ def saved(monkeypatch):
     return states
 
 
-def make_loop(tmp_path, engine, batches=None, tracker=None, process=None):
+def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None):
     about = ModelDescription({}, 50, "voc", LANGUAGES, 0, "fp32", "recipe")
     return TrainingLoop(
         engine,
@@ -98,6 +98,7 @@ def make_loop(tmp_path, engine, batches=None, tracker=None, process=None):
         folder=tmp_path,
         description=about,
         tracker=tracker,
+        drawn=drawn,
     )
 
 
@@ -120,6 +121,15 @@ def test_logs_and_saves_at_their_steps_and_at_the_end(tmp_path, saved):
     assert [line["loss"] for line in lines(tmp_path)] == [2.0, 6.0, 10.0, 14.0, 17.0]
     assert lines(tmp_path)[-1]["tokens"] == sum(len(one["ids"]) for step in range(9) for row in make_rows(step) for one in row)
     assert sum(result.tokens.values()) == lines(tmp_path)[-1]["tokens"]
+
+
+def test_a_line_says_what_was_drawn(tmp_path, saved):
+    def drawn(step, tokens):
+        return {"rows/mlm": 10.0 * step, "tokens/all": float(sum(tokens.values()))}
+
+    make_loop(tmp_path, CountingEngine(), drawn=drawn).run(None)
+    assert [line["rows/mlm"] for line in lines(tmp_path)] == [20.0, 40.0, 60.0, 80.0, 90.0]
+    assert all(line["tokens/all"] == line["tokens"] for line in lines(tmp_path))
 
 
 def test_micro_batches_know_the_whole_batch_and_their_phase(tmp_path, saved):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,10 +76,12 @@ class TrainingLoop:
         description: ModelDescription,
         tracker: Tracker | None = None,
         memory: MemorySampler | None = None,
+        drawn: Callable[[int, Mapping[str, int]], Mapping[str, float]] | None = None,
     ) -> None:
+        """``drawn`` says in metrics what has been seen after a step, given the tokens by language."""
         self._engine, self._batches, self._recipe, self._phase_at = engine, batches, recipe, phase_at
         self._process, self._folder, self._description = process, folder, description
-        self._tracker, self._memory = tracker, memory
+        self._tracker, self._memory, self._drawn = tracker, memory, drawn
         self._lines = JsonLines(folder / METRICS)
         self._statistics = engine.objective.statistics
         self._stop_asked = False
@@ -200,7 +202,8 @@ class TrainingLoop:
         if not self._process.is_main:
             return ""
         means = self._statistics.take_window()
-        tokens = sum(self._statistics.tokens_seen().values())
+        by_language = self._statistics.tokens_seen()
+        tokens = sum(by_language.values())
         now = time.monotonic()
         speed = (tokens - self._tokens_shown) / max(now - self._window_started, 1e-9)
         self._tokens_shown, self._window_started = tokens, now
@@ -215,6 +218,8 @@ class TrainingLoop:
             "tokens_per_second": round(speed, 1),
             "wall_s": round(self.wall_s(), 3),
         }
+        if self._drawn is not None:
+            record.update(self._drawn(done, by_language))
         if self._memory is not None:
             record["peak_memory_bytes"] = self._memory.peak_bytes
         self._lines.append(record)
