@@ -1,9 +1,9 @@
 """From one token shard to one block of a row plan, by layout.
 
-Units (pieces of documents, whole pairs, two pieces that follow each other) are shuffled by a key before they
-are packed, so that the variants of a plan put different neighbours together. Text is packed in decreasing
-order, which fills best; pairs in shuffled order, which keeps rows alike (`xlm.shards.packing`). Full
-sentences are not packed but laid one after the other.
+Items come in an order drawn from a generator, so that the variants of a plan put different neighbours
+together. Documents that fit a row are packed best-fit in decreasing order, whole pairs in about the order
+drawn, which keeps rows alike (`xlm.shards.packing`); longer documents and full sentences fill what rows have
+left (`xlm.shards.filling`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from xlm.shards.cutting import Spans
-from xlm.shards.documents import Documents
-from xlm.shards.full_sentences import full_sentence_rows
+from xlm.shards.documents import LEAST_PIECE, Documents
+from xlm.shards.filling import Filler
 from xlm.shards.layouts import RULES, Layout
-from xlm.shards.packing import best_fit
+from xlm.shards.packing import best_fit, fill_in_order
 from xlm.shards.reader import TokenShard
 from xlm.shards.row_plan import RowPlan, Segments
 from xlm.shards.sentence_units import exchange, sentence_units
@@ -23,6 +22,10 @@ from xlm.shards.sentence_units import exchange, sentence_units
 TOO_LONG = "too long: does not fit a row"
 ONE_SENTENCE = "fewer than two known sentences"
 KEPT = "not left out: kept its own next sentence, no other fits"
+# How empty rows may be on average before it takes longer to fill them: text that can be cut is to fill 99.5 %.
+EMPTY_SHARE = 0.004
+
+Numbers = npt.NDArray[np.int64]
 
 
 def block_plan(
@@ -40,56 +43,78 @@ def block_plan(
     begin a word. ``chosen`` [items] says which pairs take part in this variant (None: all); the others are
     not counted as left out.
     """
-    if RULES[layout].kind == "pair":
-        units, too_long = pair_segments(shard, layout, length, chosen)
-        return pack(units, layout, length, generator, decreasing=False), _counted({TOO_LONG: too_long})
-    documents = Documents(shard, is_word_start)
-    capacity = length - RULES[layout].per_unit - RULES[layout].per_segment
     if layout == "documents":
-        return pack(_segments(documents.pieces(capacity)), layout, length, generator, decreasing=True), {}
+        return _documents(shard, length, is_word_start, generator), {}
     if layout == "full_sentences":
-        return full_sentence_rows(documents.sentences(capacity), length, generator), {}
-    first, second, alone = sentence_units(documents, capacity, generator)
+        return _full_sentences(shard, length, is_word_start, generator), {}
+    if RULES[layout].kind == "pair":
+        return _pairs(shard, layout, length, generator, chosen)
+    return _sentence_units(shard, layout, length, is_word_start, generator)
+
+
+def _pairs(
+    shard: TokenShard, layout: Layout, length: int, generator: np.random.Generator, chosen: npt.NDArray[np.bool_] | None
+) -> tuple[RowPlan, dict[str, int]]:
+    source, target = (np.diff(offsets) for offsets in shard.offsets)
+    both, cost = source + target, RULES[layout].per_unit
+    fits = both + cost <= length
+    taken = np.ones(len(both), dtype=bool) if chosen is None else chosen
+    kept = generator.permutation(np.flatnonzero(fits & taken))
+    row = fill_in_order(both[kept] + cost, length, empty_share=EMPTY_SHARE)
+    return _plan(row, kept, np.zeros_like(kept), both[kept]), _counted({TOO_LONG: int((taken & ~fits).sum())})
+
+
+def _documents(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator) -> RowPlan:
+    cost = RULES["documents"].per_unit
+    lengths = np.diff(shard.offsets[0])
+    order = generator.permutation(len(lengths))
+    short, long = order[lengths[order] <= length - cost], order[lengths[order] > length - cost]
+    short = short[np.argsort(-lengths[short], kind="stable")]
+    row = best_fit(lengths[short] + cost, length)
+    columns = (row, short, np.zeros_like(short), lengths[short])
+    if not len(long):
+        return _plan(*columns)
+    left = length - np.bincount(row, weights=lengths[short] + cost).astype(np.int64)
+    begun = np.flatnonzero(left >= cost + LEAST_PIECE)
+    filler = Filler(length, cost, Documents(shard, is_word_start, length - cost, whole_sentences=False), empty_share=EMPTY_SHARE)
+    filler.fill(long, lengths[long], begun=list(zip(begun.tolist(), left[begun].tolist(), strict=True)), rows=len(left))
+    return _plan(*(np.concatenate(parts) for parts in zip(columns, filler.columns(), strict=True)))
+
+
+def _full_sentences(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator) -> RowPlan:
+    rule = RULES["full_sentences"]
+    room = length - rule.per_unit
+    runs = Documents(shard, is_word_start, room - rule.per_segment, whole_sentences=True)
+    lengths = np.diff(shard.offsets[0])
+    order = generator.permutation(len(lengths))
+    filler = Filler(room, rule.per_segment, runs, empty_share=EMPTY_SHARE)
+    filler.fill(order, lengths[order])
+    return _plan(*filler.columns())
+
+
+def _sentence_units(
+    shard: TokenShard, layout: Layout, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator
+) -> tuple[RowPlan, dict[str, int]]:
+    cost = RULES[layout].per_unit
+    first, second, alone = sentence_units(shard, is_word_start, length - cost, generator)
     counts = {ONE_SENTENCE: alone}
     if layout == "next_sentence":
-        second, kept = exchange(first, second, capacity, generator)
-        counts[KEPT] = kept
-    return pack(_segments(_interleaved(first, second)), layout, length, generator, decreasing=True), _counted(counts)
+        second, counts[KEPT] = exchange(first, second, length - cost, generator)
+    tokens = first.lengths + second.lengths
+    order = generator.permutation(len(tokens))
+    order = order[np.argsort(-tokens[order], kind="stable")]
+    row = best_fit(tokens[order] + cost, length)
+    first, second = first.take(order), second.take(order)
+    both = [np.stack(sides, axis=1).ravel() for sides in ((first.item, second.item), (first.start, second.start), (first.end, second.end))]
+    return _plan(np.repeat(row, 2), *both), _counted(counts)
 
 
-def pair_segments(shard: TokenShard, layout: Layout, length: int, chosen: npt.NDArray[np.bool_] | None = None) -> tuple[Segments, int]:
-    """Return the chosen pairs that fit a row, whole (start 0, end = both lengths in tokens), and how many do not fit."""
-    source, target = (np.diff(offsets) for offsets in shard.offsets)
-    both = source + target
-    fits = both + RULES[layout].per_unit <= length
-    taken = np.ones(len(both), dtype=bool) if chosen is None else chosen
-    kept = np.flatnonzero(fits & taken)
-    return _segments(Spans(kept, np.zeros_like(kept), both[kept])), int((taken & ~fits).sum())
-
-
-def pack(units: Segments, layout: Layout, length: int, generator: np.random.Generator, *, decreasing: bool) -> RowPlan:
-    """Shuffle units (of as many segments each as the layout says, in order) and pack them into rows of ``length`` positions."""
-    rule = RULES[layout]
-    size = rule.segments_per_unit or 1
-    costs = units.lengths.reshape(-1, size).sum(axis=1) + rule.per_unit + rule.per_segment * size
-    order = generator.permutation(len(costs))
-    if decreasing:
-        order = order[np.argsort(-costs[order], kind="stable")]
-    row_of = best_fit(costs[order], length)
-    rows = int(row_of.max()) + 1 if len(row_of) else 0
-    offsets = np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row_of, minlength=rows) * size, out=offsets[1:])
-    places = order[np.argsort(row_of, kind="stable")]
-    return RowPlan(offsets, units.take((places[:, None] * size + np.arange(size)).ravel()))
-
-
-def _segments(spans: Spans) -> Segments:
-    return Segments(spans.item.astype(np.uint32), spans.start.astype(np.uint32), spans.end.astype(np.uint32))
-
-
-def _interleaved(first: Spans, second: Spans) -> Spans:
-    """Return A, B, A, B, ... of units (A, B)."""
-    return Spans(*(np.stack([getattr(first, name), getattr(second, name)], axis=1).ravel() for name in ("item", "start", "end")))
+def _plan(row: Numbers, item: Numbers, start: Numbers, end: Numbers) -> RowPlan:
+    """Return the plan of segments whose rows are known."""
+    order = np.argsort(row, kind="stable")
+    row, columns = row[order], [column[order].astype(np.uint32) for column in (item, start, end)]
+    offsets = np.searchsorted(row, np.arange(int(row.max(initial=-1)) + 2))
+    return RowPlan(offsets.astype(np.int64), Segments(*columns))
 
 
 def _counted(reasons: dict[str, int]) -> dict[str, int]:

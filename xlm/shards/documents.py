@@ -1,65 +1,67 @@
-"""A shard's documents as a row plan sees them: where they lie and where they may be cut."""
+"""A shard's documents as a row plan sees them: how long they are and where they may be cut.
+
+A cut falls before a sentence where the sentences of a document are known, else before a word, and inside a
+word only when that word alone is longer than a row.
+"""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from xlm.shards.cutting import Spans, cut, split
 from xlm.shards.reader import TokenShard
 
+# A piece cut before a word, and what it leaves of its document, have at least this many tokens where that can be.
+LEAST_PIECE = 8
 
-@dataclass(frozen=True)
+Flags = npt.NDArray[np.bool_]
+
+
 class Documents:
-    """The documents of one shard, with its vocabulary's flags [size] of pieces that begin a word."""
+    """The documents of one shard, to be cut into pieces of at most ``longest`` tokens.
 
-    shard: TokenShard
-    is_word_start: npt.NDArray[np.bool_]
+    ``is_word_start`` [vocabulary] flags the pieces that begin a word. With ``whole_sentences`` known sentences
+    are cut only where they are longer than that.
+    """
 
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """Where each begins in the flat tokens, [items + 1]."""
-        return self.shard.offsets[0]
+    def __init__(self, shard: TokenShard, is_word_start: Flags, longest: int, *, whole_sentences: bool) -> None:
+        lengths = np.diff(shard.offsets[0])
+        self._first_tokens: list[int] = shard.offsets[0].tolist()
+        self._longest, self._whole_sentences = longest, whole_sentences
+        known, sentence_starts = shard.sentence_starts()
+        # Of each token: whether a word begins, and whether a piece may begin.
+        self._word: Flags = is_word_start[shard.tokens[0]]
+        whole = ~known & (lengths <= longest)
+        self._piece: Flags = self._word & np.repeat(~known & ~whole, lengths)
+        self._piece[sentence_starts] = True
+        self._sentences_known: list[bool] = known.tolist()
+        self._whole: list[bool] = whole.tolist()
 
-    @cached_property
-    def whole(self) -> Spans:
-        """Every document, uncut."""
-        lengths = np.diff(self.offsets)
-        return Spans(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+    def lengths_of_runs(self, item: int, start: int, end: int) -> int:
+        """Return how long a piece from ``start`` may be, as bits: bit n for n tokens; 0 for no good cut in reach."""
+        if self._whole[item]:
+            return 1 << end
+        found = self._begins(self._piece, item, start, end)
+        return found if self._sentences_known[item] else _without_crumbs(found, end - start)
 
-    @cached_property
-    def sentences_known(self) -> npt.NDArray[np.bool_]:
-        """Whether the sentences of a document are known, [items]."""
-        return self.shard.sentence_starts()[0]
+    def makeshift(self, item: int, start: int, end: int) -> int:
+        """Return how long a piece may be at the cost of a sentence, or of a word that is longer than a row."""
+        if self._whole_sentences and self._begins(self._piece, item, start, end):
+            return 0
+        words = self._begins(self._word, item, start, end)
+        return _without_crumbs(words, end - start) if words else (2 << self._longest) - 2
 
-    @cached_property
-    def sentence_points(self) -> npt.NDArray[np.int64]:
-        """Where known sentences begin in the flat tokens, ascending."""
-        return self.shard.sentence_starts()[1]
+    def _begins(self, flags: Flags, item: int, start: int, end: int) -> int:
+        first = self._first_tokens[item] + start
+        reach = min(self._longest, end - start)
+        bits = int.from_bytes(np.packbits(flags[first + 1 : first + reach + 1], bitorder="little").tobytes(), "little") << 1
+        # Where a document ends, another begins or none does.
+        return bits | 1 << reach if reach == end - start else bits
 
-    @cached_property
-    def word_points(self) -> npt.NDArray[np.int64]:
-        """Where words begin in the flat tokens, ascending."""
-        return np.flatnonzero(self.is_word_start[self.shard.tokens[0]])
 
-    def pieces(self, capacity: int) -> Spans:
-        """Return the documents, those longer than ``capacity`` tokens cut before a sentence, else a word."""
-        if (self.whole.lengths <= capacity).all():
-            return self.whole
-        return cut(self.whole, capacity, self.offsets, self.sentence_points, self.word_points)
-
-    def sentences(self, capacity: int) -> Spans:
-        """Return sentences, those longer than ``capacity`` cut before a word; a document of unknown sentences is one."""
-        found = split(self.whole, self.offsets, self.sentence_points)
-        if (found.lengths <= capacity).all():
-            return found
-        return cut(found, capacity, self.offsets, self.word_points)
-
-    def middle_word(self, item: int, start: int, end: int) -> int:
-        """Return where the word nearest to the middle of a stretch of a document begins, else its middle; at least 2 tokens."""
-        base, middle = int(self.offsets[item]), (start + end) // 2
-        words = self.word_points[slice(*np.searchsorted(self.word_points, [base + start + 1, base + end]))] - base
-        return int(words[np.abs(words - middle).argmin()]) if len(words) else middle
+def _without_crumbs(lengths: int, remaining: int) -> int:
+    """Leave out lengths that make very short pieces, unless there are no others."""
+    kept = lengths >> LEAST_PIECE << LEAST_PIECE
+    kept &= (2 << max(0, remaining - LEAST_PIECE)) - 1
+    kept |= lengths & 1 << remaining
+    return kept or lengths

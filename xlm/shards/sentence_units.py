@@ -9,76 +9,87 @@ and since both B are about equally long, length does not tell which units those 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from xlm.shards.cutting import Spans
-from xlm.shards.documents import Documents
+from xlm.shards.cutting import Spans, cut, split
+from xlm.shards.reader import TokenShard
 
 SHORT_SHARE = 0.1
 # How many units without a partner are kept in mind while looking for one.
 _PENDING = 64
 
 
-def sentence_units(documents: Documents, capacity: int, generator: np.random.Generator) -> tuple[Spans, Spans, int]:
+def sentence_units(
+    shard: TokenShard, is_word_start: npt.NDArray[np.bool_], capacity: int, generator: np.random.Generator
+) -> tuple[Spans, Spans, int]:
     """Return A and B of every unit, at most ``capacity`` tokens together, and how many documents have no two sentences.
 
-    No sentence of the other documents is left out. One longer than half a row is cut before a word.
+    No sentence of the other documents is left out. One longer than half of ``capacity`` is cut before a word.
     """
-    sentences = np.bincount(documents.sentences(capacity=len(documents.shard.tokens[0]) + 1).item, minlength=documents.shard.items)
-    enough = sentences > 1
-    pieces = documents.sentences(capacity // 2)
-    pieces = pieces.take(enough[pieces.item])
-    begins_sentence = np.isin(documents.offsets[pieces.item] + pieces.start, documents.sentence_points)
-    first_of_document = np.flatnonzero(np.diff(pieces.item, prepend=-1))
+    offsets = shard.offsets[0]
+    lengths = np.diff(offsets)
+    sentence_points = shard.sentence_starts()[1]
+    sentences = split(Spans(np.arange(shard.items), np.zeros_like(lengths), lengths), offsets, sentence_points)
+    enough = np.bincount(sentences.item, minlength=shard.items) > 1
+    words = np.flatnonzero(is_word_start[shard.tokens[0]])
+    pieces = cut(sentences.take(enough[sentences.item]), capacity // 2, offsets, words)
+    begins_sentence = np.isin(offsets[pieces.item] + pieces.start, sentence_points, assume_unique=True).tolist()
+    ends = pieces.end.tolist()
     units: list[tuple[int, int, int, int]] = []
-    ends, starts_sentence = pieces.end.tolist(), begins_sentence.tolist()
-    bounds = [*first_of_document.tolist(), len(pieces)]
-    for first, last in pairwise(bounds):
+    for first, last in pairwise([*np.flatnonzero(np.diff(pieces.item, prepend=-1)).tolist(), len(pieces)]):
         item = int(pieces.item[first])
-        marks = [0, *ends[first:last]]
-        _divide(units, documents, item, marks, [*starts_sentence[first:last], False], capacity, generator)
+        base = int(offsets[item])
+        document = _Document([0, *ends[first:last]], [*begins_sentence[first:last], False], words, base)
+        units += [(item, *unit) for unit in document.units(capacity, generator)]
     items, starts, middles, ends_of_b = np.array(units, dtype=np.int64).reshape(-1, 4).T
-    return Spans(items, starts, middles), Spans(items, middles, ends_of_b), int(documents.shard.items - enough.sum())
+    return Spans(items, starts, middles), Spans(items, middles, ends_of_b), int(shard.items - enough.sum())
 
 
-def _divide(
-    units: list[tuple[int, int, int, int]],
-    documents: Documents,
-    item: int,
-    marks: list[int],
-    begins_sentence: list[bool],
-    capacity: int,
-    generator: np.random.Generator,
-) -> None:
-    """Append the units (item, start of A, start of B, end of B) of one document.
+@dataclass
+class _Document:
+    """A document in pieces: piece i is tokens ``marks[i]`` to ``marks[i + 1]``, at most half of a unit's."""
 
-    Piece i of it is tokens ``marks[i]`` to ``marks[i + 1]``, at most half of ``capacity`` of them.
-    """
-    first, pieces = 0, len(marks) - 1
-    while first < pieces:
-        target = capacity
-        if generator.random() < SHORT_SHARE:
-            target = int(generator.integers(2, capacity, endpoint=True))
-        last = first + 2
-        while last < pieces and marks[last + 1] - marks[first] <= target:
-            last += 1
-        if pieces - last == 1:  # a single piece could not be divided
-            if marks[pieces] - marks[first] <= capacity:
-                last = pieces
-            elif last - first > 2:
-                last -= 1
-            else:  # three pieces too long for one unit: as four they make two
-                longest = max(range(first, pieces), key=lambda piece: marks[piece + 1] - marks[piece])
-                marks.insert(longest + 1, documents.middle_word(item, marks[longest], marks[longest + 1]))
-                begins_sentence.insert(longest + 1, False)
-                pieces += 1
-        inner = range(first + 1, last)
-        places = [place for place in inner if begins_sentence[place]] or inner
-        middle = places[int(generator.integers(len(places)))]
-        units.append((item, marks[first], marks[middle], marks[last]))
-        first = last
+    marks: list[int]
+    begins_sentence: list[bool]
+    words: npt.NDArray[np.int64]  # where words begin in the flat tokens of the shard
+    base: int  # where the document begins there
+
+    def units(self, capacity: int, generator: np.random.Generator) -> Iterator[tuple[int, int, int]]:
+        """Yield (start of A, start of B, end of B), one unit after the other."""
+        marks, first = self.marks, 0
+        while first < len(marks) - 1:
+            target = capacity
+            if generator.random() < SHORT_SHARE:
+                target = int(generator.integers(2, capacity, endpoint=True))
+            last = first + 2
+            while last < len(marks) - 1 and marks[last + 1] - marks[first] <= target:
+                last += 1
+            if len(marks) - 1 - last == 1:  # a single piece could not be divided
+                if marks[-1] - marks[first] <= capacity:
+                    last += 1
+                elif last - first > 2:
+                    last -= 1
+                else:  # three pieces too long for one unit: as four they make two
+                    self._halve(max(range(first, last + 1), key=lambda piece: marks[piece + 1] - marks[piece]))
+            inner = range(first + 1, last)
+            places = [place for place in inner if self.begins_sentence[place]] or inner
+            middle = places[int(generator.integers(len(places)))]
+            yield marks[first], marks[middle], marks[last]
+            first = last
+
+    def _halve(self, piece: int) -> None:
+        """Cut a piece where the word nearest to its middle begins, else in the middle."""
+        start, end = self.marks[piece], self.marks[piece + 1]
+        middle = (start + end) // 2
+        inside = slice(*np.searchsorted(self.words, [self.base + start + 1, self.base + end]))
+        words = self.words[inside] - self.base
+        self.marks.insert(piece + 1, int(words[np.abs(words - middle).argmin()]) if len(words) else middle)
+        self.begins_sentence.insert(piece + 1, False)
 
 
 def exchange(first: Spans, second: Spans, capacity: int, generator: np.random.Generator) -> tuple[Spans, int]:
