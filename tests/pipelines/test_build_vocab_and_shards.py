@@ -1,5 +1,6 @@
 """The two stages from text to rows, run as a user runs them, on a small corpus of generated text."""
 
+import importlib.util
 import json
 import runpy
 import sys
@@ -37,10 +38,12 @@ def run(tmp_path, monkeypatch, capsys):
     write_corpus(tmp_path / "run" / "corpus")
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
 
-    def run(name, *overrides):
+    def run(name, *overrides, options=()):
         settings = [f"vocabulary={tmp_path / 'spec.yaml'}", "phases.0.sequence_length=64", *overrides]
         recipe = ROOT / "pipelines" / "recipes" / "quickstart.yaml"
-        argv = [name, "--recipe", str(recipe), "--run-dir", str(tmp_path / "run")]
+        argv = [name, "--recipe", str(recipe), "--run-dir", str(tmp_path / "run"), *options]
+        if name == "build_shards.py" and not options:
+            argv += ["--workers", "1"]  # others would take longer to start than the work does
         monkeypatch.setattr(sys, "argv", argv + [part for setting in settings for part in ("--set", setting)])
         code = 0
         try:
@@ -67,13 +70,13 @@ def test_text_becomes_rows_once(run, tmp_path):
     assert code == 0, printed
     shards = ShardSet(folder.shards, vocabulary.fingerprint)
     shards.verify()
-    assert {(plan.corpus, plan.objective, plan.length) for plan in shards.index.plans.values()} == {
-        ("en", "mlm", 64),
-        ("de", "mlm", 64),
-        ("en_de", "tlm", 64),
-        ("en_de", "contrastive", 64),
+    assert {(plan.corpus, plan.layout, plan.length) for plan in shards.index.plans.values()} == {
+        ("en", "documents", 64),
+        ("de", "documents", 64),
+        ("en_de", "pairs", 64),
+        ("en_de", "separate_pairs", 64),
     }
-    assert "contrastive 64" in printed
+    assert "separate_pairs 64" in printed
 
     for name in ("build_vocab.py", "build_shards.py"):
         assert "already done" in run(name)[1]
@@ -84,9 +87,74 @@ def test_changed_inputs_build_anew(run, tmp_path):
     run("build_shards.py")
     assert "already done" not in run("build_shards.py", "phases.0.sequence_length=32")[1]
     assert "already done" not in run("build_shards.py", "shards.variants=2")[1]
+    assert "already done" not in run("build_shards.py", "shards.n_way=true")[1]
     write_corpus(tmp_path / "run" / "corpus", seed=2)
     assert "already done" not in run("build_vocab.py")[1]
     assert "already done" not in run("build_shards.py")[1]
+
+
+def test_who_does_the_work_and_how_shards_are_read_decides_nothing(run):
+    run("build_vocab.py")
+    run("build_shards.py")
+    assert "already done" in run("build_shards.py", "shards.shuffle_window=2", options=["--workers", "2"])[1]
+
+
+def test_shards_are_uploaded_where_the_recipe_says_so(run, tmp_path):
+    run("build_vocab.py")
+    folder = RunFolder(tmp_path / "run")
+    storage = f"shards.storage={{url: '{(tmp_path / 'remote').as_uri()}'}}"
+    code, printed = run("build_shards.py", storage)
+    assert code == 0, printed
+    assert "files uploaded" in printed
+    here = {path.relative_to(folder.shards): path.read_bytes() for path in folder.shards.rglob("*") if path.is_file()}
+    there = {path.relative_to(tmp_path / "remote"): path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()}
+    assert {path: there[path] for path in here} == here
+
+    # A stage that is done uploads what is missing there.
+    (tmp_path / "remote" / "index.json").unlink()
+    printed = run("build_shards.py", storage)[1]
+    assert "already done" in printed
+    assert (tmp_path / "remote" / "index.json").exists()
+
+
+def test_n_way_pairs_are_built_and_counted(run, tmp_path):
+    texts = [f"abcd efgh {number}" for number in range(40)]
+    pairs = (SentencePair(str(number), text, text.upper(), "en", "fr", "made") for number, text in enumerate(texts))
+    write_pairs(tmp_path / "run" / "corpus", "en_fr", pairs)
+    run("build_vocab.py")
+    code, printed = run("build_shards.py", "shards.n_way=true", "shards.variants=3")
+    assert code == 0, printed
+    assert "de_fr" in printed
+    summary = json.loads((tmp_path / "run" / "shards" / "stage.json").read_text(encoding="utf-8"))["summary"]
+    assert summary["n_way"] == {"keys": 300, "keys_in_three_or_more": 40, "derived_pairs": 40, "left_out": 40, "pairs_in_no_variant": 0}
+
+
+def test_a_phase_without_n_way_pairs_ends_in_one_sentence(run, tmp_path):
+    write_pairs(tmp_path / "run" / "corpus", "en_fr", [SentencePair("other", "abcd efgh", "ABCD", "en", "fr", "made")])
+    run("build_vocab.py")
+    phase = ["phases.0.languages=[de, fr]", "phases.0.objectives={tlm: {share: 1.0}}"]
+    code, printed = run("build_shards.py", "shards.n_way=true", *phase)
+    assert code == 2
+    assert "asks for tlm, but the corpus has no pairs in its languages; available pairs: en_de, en_fr." in printed
+    assert not (tmp_path / "run" / "shards").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--workers", "0"], "--workers is 0; at least 1 is needed."),
+        pytest.param(
+            ["--backend", "ray"],
+            "pip install 'xlm[ray]'",
+            marks=pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed"),
+        ),
+    ],
+)
+def test_workers_there_cannot_be_are_one_sentence(run, tmp_path, options, message):
+    run("build_vocab.py")
+    code, printed = run("build_shards.py", options=options)
+    assert (code, message in printed) == (2, True)
+    assert not (tmp_path / "run" / "shards").exists()
 
 
 def test_a_language_the_corpus_lacks_ends_in_one_sentence(run):
