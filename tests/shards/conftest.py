@@ -8,6 +8,7 @@ from xlm.corpora.documents import Document, SentencePair
 from xlm.corpora.store import read_documents, write_documents, write_pairs
 from xlm.seeding import keyed_generator
 from xlm.shards.build import ShardBuilder
+from xlm.shards.layouts import RULES
 from xlm.shards.plan_requests import PlanRequest
 from xlm.shards.reader import ShardSet
 from xlm.vocab.spec import VocabularySpec
@@ -16,16 +17,9 @@ from xlm.vocab.vocabulary import Vocabulary
 
 ALPHABETS = {"en": "etaoinshrdlu", "de": "enisratdhulö", "zh-Hans": "的一是不了在人有我他这中大来上个国到说们为子和你地出道也时年"}
 REQUESTS = [
-    PlanRequest(corpus, objective, length)
-    for corpus, objective in [
-        ("en", "mlm"),
-        ("de", "mlm"),
-        ("zh-Hans", "mlm"),
-        ("en_de", "tlm"),
-        ("en_de", "contrastive"),
-        ("en_zh-Hans", "tlm"),
-        ("en_zh-Hans", "contrastive"),
-    ]
+    PlanRequest(corpus, layout, length)
+    for layout, rule in RULES.items()
+    for corpus in (("en", "de", "zh-Hans") if rule.kind == "monolingual" else ("en_de", "en_zh-Hans"))
     for length in (32, 64)
 ]
 

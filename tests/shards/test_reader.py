@@ -9,6 +9,7 @@ import pytest
 from xlm.corpora.store import read_pairs
 from xlm.errors import UserError
 from xlm.shards.reader import Segment, ShardSet
+from xlm.shards.store import LocalStore
 
 
 def test_documents_come_back_as_they_were(shards, vocabulary, texts):
@@ -45,16 +46,62 @@ def test_special_pieces_are_not_stored(shards, vocabulary):
 
 
 def test_rows_and_limits(shards):
-    row = shards.row("en_de", "tlm", 64, 1, 0)
+    row = shards.row("en_de", "pairs", 64, 1, 0)
     assert all(isinstance(segment, Segment) for segment in row)
     assert all(segment.end == sum(map(len, shards.pair_tokens("en_de", segment.item))) for segment in row)
     assert all(isinstance(value, int) for segment in row for value in segment)
     with pytest.raises(IndexError, match="the plan has"):
-        shards.row("en_de", "tlm", 64, 1, 10**6)
+        shards.row("en_de", "pairs", 64, 1, 10**6)
     with pytest.raises(IndexError, match="there are"):
         shards.document_tokens("en", 10**6)
-    with pytest.raises(UserError, match="no rows of 'en' are planned for tlm"):
-        shards.row("en", "tlm", 64, 0, 0)
+    with pytest.raises(UserError, match="no rows of 'en' are planned as pairs"):
+        shards.row("en", "pairs", 64, 0, 0)
+
+
+def test_rows_are_found_in_their_blocks(shards):
+    for plan in shards.index.plans.values():
+        key = (plan.corpus, plan.layout, plan.length, plan.variant)
+        assert plan.rows == sum(plan.block_rows)
+        blocks, local = shards.block_of(*key, np.arange(plan.rows))
+        expected = [(block, row) for block, rows in enumerate(plan.block_rows) for row in range(rows)]
+        assert list(zip(blocks.tolist(), local.tolist(), strict=True)) == expected
+        for row, (block, inside) in enumerate(expected):
+            found, first = shards.block(*key, block), shards.first_item(plan.corpus, block)
+            segments = slice(found.offsets[inside], found.offsets[inside + 1])
+            assert [segment.item for segment in shards.row(*key, row)] == (found.segments.item[segments] + first).tolist()
+            assert found.segments.item.max() < shards.shard(plan.corpus, block).items
+
+
+def test_sentences_are_found_among_the_flat_tokens(shards, texts):
+    items = 0
+    for shard in shards.shards("en"):
+        known, starts = shard.sentence_starts()
+        documents = texts["en"][items : items + shard.items]
+        assert known.tolist() == [document.sentence_starts is not None for document in documents]
+        assert np.diff(starts).min(initial=1) > 0
+        for item in np.flatnonzero(known).tolist():
+            first, last = shard.offsets[0][item], shard.offsets[0][item + 1]
+            assert ((starts >= first) & (starts < last)).sum() == len(documents[item].sentence_starts)
+            assert first in starts
+        items += shard.items
+
+
+def test_pieces_are_counted(shards):
+    counts = shards.piece_counts()
+    assert counts.sum() == sum(entry.tokens for entry in shards.index.corpora.values())
+
+
+def test_files_are_opened_when_they_are_needed_and_only_those(shards_folder, vocabulary, monkeypatch):
+    shards = ShardSet(shards_folder, vocabulary.fingerprint)
+    asked = []
+    local = LocalStore.local
+    monkeypatch.setattr(LocalStore, "local", lambda store, path, *facts: asked.append(path) or local(store, path, *facts))
+    blocks, inside = shards.block_of("en", "documents", 64, 0, np.array([0, 1]))
+    assert (asked, blocks.tolist(), inside.tolist()) == ([], [0, 0], [0, 1])
+    for _ in range(2):
+        shards.block("en", "documents", 64, 0, 1)
+        shards.shard("en", 1)
+    assert asked == ["plans/en-documents-64-v0-00001.arrow", "tokens/en-00001.arrow"]
 
 
 def test_another_vocabulary_is_refused_with_both_names(shards_folder, vocabulary):
@@ -95,7 +142,7 @@ def test_missing_swapped_and_truncated_files_are_sentences(shards_folder, vocabu
     with pytest.raises(UserError, match=r"items found, the index says 130"):
         ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
     shutil.copy(folder / "tokens" / "en_de-00000.arrow", first)
-    with pytest.raises(UserError, match="a monolingual shard of format 1 is expected; this is 'pair'"):
+    with pytest.raises(UserError, match="a monolingual shard of format 2 is expected; this is 'pair'"):
         ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
     first.unlink()
     with pytest.raises(UserError, match=r"en-00000\.arrow: this file is missing"):
