@@ -17,7 +17,7 @@ def texts(svg: str) -> list[str]:
 
 def test_a_finished_run_has_every_figure(recipe: Recipe, finished_run: RunFolder) -> None:
     figures = draw_figures(read_facts(recipe, finished_run))
-    assert list(figures) == ["intents", "retrieval", "code_switching", "losses", "languages", "fertility"]
+    assert list(figures) == ["intents", "retrieval", "code_switching", "losses", "languages", "ledger", "fertility"]
     assert all(figure.alt.endswith(".") and figure.caption and figure.png for figure in figures.values())
     shown = texts(figures["intents"].svg)
     assert {"en", "zh-Hans", "ja*", "tr*", "hi*", "accuracy, %"} <= set(shown)
@@ -36,7 +36,7 @@ def test_words_of_a_figure_follow_its_numbers(recipe: Recipe, finished_run: RunF
 def test_figures_without_numbers_are_left_out(recipe: Recipe, finished_run: RunFolder) -> None:
     facts = read_facts(recipe, finished_run)
     scores = {**facts.scores, "tasks": {"intents": None, "retrieval": None, "code_switching": None}}
-    bare = dataclasses.replace(facts, scores=scores, metrics=(), coverage=())
+    bare = dataclasses.replace(facts, scores=scores, metrics=(), coverage=(), ledger=None)
     assert list(draw_figures(bare)) == ["languages"]
 
 

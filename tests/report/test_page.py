@@ -61,7 +61,7 @@ def page(facts: RunFacts) -> str:
 
 def test_the_page_is_well_formed_and_whole(page: str) -> None:
     parsed = Page(page)
-    assert sum(tag == "svg" for tag, _ in parsed.tags) == 6
+    assert sum(tag == "svg" for tag, _ in parsed.tags) == 7
     assert all(attributes.get("aria-label") for tag, attributes in parsed.tags if tag == "svg")
     for heading in ("What was trained", "On what", "What it shows", "What it does not show"):
         assert heading in page

@@ -121,7 +121,7 @@ def plan_ledger(plan: DataPlan, index: ShardIndex) -> Ledger:
                     capped.get(number),
                 )
             )
-    return Ledger(plan.total_steps, entries, tuple(corpora), _languages(corpora))
+    return Ledger(plan.total_steps, entries, tuple(corpora), language_totals(corpora))
 
 
 def cap_sentences(plan: DataPlan, most: int = 10) -> list[str]:
@@ -135,7 +135,7 @@ def cap_sentences(plan: DataPlan, most: int = 10) -> list[str]:
             f"{getattr(phase.sampling, 'max_epochs', 0):g} times (phase '{phase.name}'); the other corpora take its place."
         )
     if len(events) > most:
-        lines.append(f"cap: {len(events) - most:,} more follow, the last at step {events[-1].step:,}; pipelines/plan.py lists them.")
+        lines.append(f"cap: {len(events) - most:,} more, the last at step {events[-1].step:,}; pipelines/plan.py lists them.")
     return lines
 
 
@@ -204,7 +204,8 @@ def _cap(phases: Sequence[Phase], entries: Sequence[LedgerEntry]) -> float | Non
     return cap
 
 
-def _languages(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]:
+def language_totals(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]:
+    """Return the totals of languages from those of corpora, most tokens first."""
     totals: dict[str, LanguageTotal] = {}
     for corpus in corpora:
         for language in corpus.languages:
