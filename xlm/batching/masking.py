@@ -72,11 +72,12 @@ class Masker:
 
     def _shown(self, chosen: Chosen, seeds: Words, labels: Ids, masked_below: np.uint64, random_below: np.uint64) -> Ids:
         words = words_at(seeds, chosen.places, FATE)
-        # The high bits say what becomes of a position, the low ones which piece it would be.
-        random_ids = self._text_ids[((words & _LOW_HALF) * np.uint64(self._text_ids.size)) >> _PIECE_BITS]
         fates = words if chosen.deciders is None else words_at(seeds, chosen.deciders, FATE)
         fates = fates >> np.uint64(64 - _FATE_BITS)
-        shown: Ids = np.where(fates < masked_below, self._mask_id, np.where(fates < random_below, random_ids, labels))
+        shown: Ids = np.where(fates < masked_below, self._mask_id, labels)
+        random = np.flatnonzero((fates >= masked_below) & (fates < random_below))
+        # The high bits of a word say what becomes of a position, its low ones which piece that would be.
+        shown[random] = self._text_ids[((words[random] & _LOW_HALF) * np.uint64(self._text_ids.size)) >> _PIECE_BITS]
         return shown
 
 

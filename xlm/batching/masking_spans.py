@@ -10,16 +10,19 @@ random pieces are drawn for each position.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from xlm.batching.keyed_words import LENGTH, Words
 from xlm.batching.masking_rows import Chosen, Flags, RowGrid, predictions_in
 from xlm.batching.masking_words import RowWords
-from xlm.batching.packed_rows import Ids, ranges, starts_of
+from xlm.batching.packed_rows import Ids, ranges
 from xlm.config.phases import SpanSection
 
 _BITS = 63  # of a word that decide a length; all 64 would not hold the probability 1
+_AT_ONCE = 8  # spans of a row whose lengths are drawn at once; most are never needed
 
 
 class SpanLengths:
@@ -44,48 +47,44 @@ class SpanSelection:
     def __init__(self, is_word_start: Flags, span: SpanSection) -> None:
         self._is_word_start = is_word_start
         self._lengths = SpanLengths(span)
+        self._longest = span.longest
 
     def choose(self, grid: RowGrid, rate: float, spaced: Flags | None) -> Chosen:
         """Choose spans; a higher rate chooses what a lower one does, and more."""
         words = RowWords(grid, self._is_word_start, spaced)
-        ends = _ends_of_spans(words, self._lengths.of(words.words(LENGTH)))
-        order = words.in_keyed_order()
         left = predictions_in(grid.maskable, rate)
-        deciders = np.full(grid.ids.size, -1, dtype=np.int64)  # -1 where nothing is masked
+        masked = np.zeros_like(words.begins)  # [W], how many pieces of a word: all, none, or those before the cut
+        owners = np.full_like(words.begins, -1)  # [W], the first word of the span
         rows = np.flatnonzero(left)
-        # The first word in order of every row, then the second of every row, ...; few, since spans are long.
-        for words_in_turn in order.T:
+        # The first word in order of every row, then the second of every row, ...: not many, since spans are long.
+        for firsts, lasts in self._spans_in_turn(words):
             rows = rows[left[rows] > 0]
             if not rows.size:
                 break
-            firsts = words_in_turn[rows]
-            firsts = firsts[deciders[words.begins[firsts]] < 0]
-            taken = _span_tokens(words.begins[firsts], ends[firsts], deciders, left[words.rows[firsts]])
-            counts = np.bincount(taken[1], minlength=firsts.size)
-            deciders[taken[0]] = words.places[firsts][taken[1]]
-            left[words.rows[firsts]] -= counts
-        tokens = np.flatnonzero(deciders >= 0)
-        of_rows = grid.rows_of(tokens)
-        return Chosen(of_rows, tokens - grid.starts[of_rows], deciders[tokens])
+            of_rows = rows[owners[firsts[rows]] < 0]
+            begins = firsts[of_rows, None]
+            members = begins + np.arange(self._longest)  # [n, longest]
+            ends = lasts[of_rows, None]
+            inside = members <= ends
+            np.minimum(members, ends, out=members)
+            free = words.lengths[members] * (inside & (owners[members] < 0))
+            before = np.cumsum(free, axis=1) - free
+            new = np.minimum(free, np.maximum(left[of_rows, None] - before, 0))
+            hit = new > 0
+            masked[members[hit]] = new[hit]
+            owners[members[hit]] = np.broadcast_to(begins, members.shape)[hit]
+            left[of_rows] -= new.sum(axis=1)
+        chosen = np.flatnonzero(masked)
+        counts = masked[chosen]
+        of_tokens = np.repeat(words.rows[chosen], counts)
+        places = ranges(words.places[chosen], counts)
+        return Chosen(of_tokens, places, np.repeat(words.places[owners[chosen]], counts))
 
-
-def _ends_of_spans(words: RowWords, lengths: Ids) -> Ids:
-    """Return the token behind the last of a span of ``lengths`` [W] words from each word, [W]."""
-    ends = words.begins + words.lengths
-    count = ends.size
-    apart = np.append((words.begins[1:] != ends[:-1]) | (words.rows[1:] != words.rows[:-1]), True)[:count]
-    lasts = np.flatnonzero(apart)  # of words that follow each other without a special piece between them
-    last = np.repeat(lasts, np.diff(lasts, prepend=-1))
-    spans: Ids = ends[np.minimum(np.arange(count) + lengths - 1, last)]
-    return spans
-
-
-def _span_tokens(begins: Ids, ends: Ids, deciders: Ids, most: Ids) -> tuple[Ids, Ids]:
-    """Return the tokens of spans [n] that are not masked yet, ``most`` [n] of each, and whose they are."""
-    lengths = ends - begins
-    tokens, owners = ranges(begins, lengths), np.repeat(np.arange(lengths.size), lengths)
-    fresh = deciders[tokens] < 0
-    tokens, owners = tokens[fresh], owners[fresh]
-    firsts = starts_of(np.bincount(owners, minlength=lengths.size))
-    kept = np.arange(owners.size) - firsts[owners] < most[owners]
-    return tokens[kept], owners[kept]
+    def _spans_in_turn(self, words: RowWords) -> Iterator[tuple[Ids, Ids]]:
+        """Yield the first words of spans of all rows [R] with the last words [R], in keyed order; -1 behind a row's last."""
+        order = words.in_keyed_order()
+        end = words.ends_of_runs()
+        for first in range(0, order.shape[1], _AT_ONCE):
+            numbers = order[:, first : first + _AT_ONCE]
+            lasts = np.minimum(numbers + self._lengths.of(words.words(LENGTH, numbers)) - 1, end[numbers])
+            yield from zip(numbers.T, lasts.T, strict=True)
