@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 from made_up_rows import SPECIALS, pieces_of, rows_of_ids
 
 from xlm.batching.words import LANGUAGES_WITHOUT_SPACES, SCRIPTS_WITHOUT_SPACES, has_spaces, word_starts
+from xlm.vocab.spec import VocabularySpec
+from xlm.vocab.train import train_vocabulary
 
 IS_TEXT = ~np.isin(np.arange(300), SPECIALS)
 
@@ -55,3 +57,18 @@ def test_every_text_piece_is_in_a_word_and_no_special_piece_is(rows, number):
             first = place == 0 or row[place - 1] in SPECIALS
             expected.append(piece not in SPECIALS and (first or piece % 3 == 0 or not spaced[len(expected)]))
     assert begins.tolist() == expected
+
+
+def test_words_of_a_real_vocabulary_are_the_words_of_the_text():
+    draw = np.random.default_rng(0)
+    letters = np.array(list("aeiounrstlkm"))
+    known = ["".join(draw.choice(letters, draw.integers(2, 9))) for _ in range(400)]
+    lines = [" ".join(draw.choice(known, 12)) for _ in range(800)]
+    vocabulary = train_vocabulary(lines, VocabularySpec(size=700))
+    # The last word is spelled in bytes.
+    text = lines[0] + " unseen κόσμος"
+    ids = vocabulary.encode(text).astype(np.int64)
+    begins = word_starts(ids, np.array([0]), ids > 4, vocabulary.is_word_start, None)
+    found = [vocabulary.decode(word) for word in np.split(ids, np.flatnonzero(begins)[1:])]
+    assert found == text.split()
+    assert len(found) < ids.size

@@ -3,7 +3,8 @@
 The rule: a word begins at a piece that SentencePiece wrote with white space before it (``▁``) and goes on to the
 next such piece or special piece; a piece after a special piece begins a word whatever it looks like. In languages
 that are written without spaces between words every piece is a word of its own: their pieces are learned from
-running text and are about as long as words, while "until the next space" would be a clause or a sentence.
+running text and are about as long as words, while "until the next space" would be a clause or a sentence. (Their
+foreign words, and characters that are spelled in bytes, come apart with them.)
 
 Languages without spaces go by their script: those that Unicode's line breaking (UAX #14) treats as ideographic or as
 complex-context South-East Asian, and Tibetan, Javanese and Balinese. Korean, Vietnamese and Pinyin have spaces; so has
