@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xlm.config.phases import Objective, Phase
-from xlm.mixing.data_plan import DataPlan
+from xlm.mixing.data_plan import DataPlan, PlannedLeaf
 from xlm.shards.index import ShardIndex
 
 # Epochs are floats: one is full up to an error far below a row of any corpus, and a count up to one of a thousandth.
@@ -69,7 +70,11 @@ class CorpusTotal:
 
 @dataclass(frozen=True, slots=True)
 class LanguageTotal:
-    """What the whole run draws of one language; ``epochs`` and steps are those of its corpus that is seen most often."""
+    """What the whole run draws of one language.
+
+    ``epochs``: its tokens drawn over those of one epoch, all its corpora together, for the objective where that
+    is most. Steps are those of its first corpus that comes to it.
+    """
 
     language: str
     tokens: int
@@ -144,28 +149,24 @@ class RunningLedger:
 
     def __init__(self, plan: DataPlan) -> None:
         self._plan = plan
-        self._leaves_of = {
-            language: np.array([number for number, leaf in enumerate(plan.leaves) if language in leaf.languages])
-            for language in plan.languages
-        }
 
     def metrics(self, step: int, tokens_seen: Mapping[str, int]) -> dict[str, float]:
         """Return the metrics after ``step`` steps; ``tokens_seen`` by language are the trainer's.
 
-        ``epochs/<language>`` is how often the text of a language has been seen, by the objective and in the
-        corpus that saw it most often; of more than `LOGGED_LANGUAGES` languages only ``epochs/most`` and
-        ``epochs/median`` are told. ``rows/<objective>`` counts rows.
+        ``epochs/<language>`` is how often a language has been seen, as in `LanguageTotal`; of more than
+        `LOGGED_LANGUAGES` languages only ``epochs/most`` and ``epochs/median`` are told. ``rows/<objective>``
+        counts rows.
         """
-        epochs = self._plan.epochs_at(step)
-        of_language = {language: float(epochs[leaves].max()) for language, leaves in self._leaves_of.items()}
-        values = list(of_language.values())
-        found = {"epochs/most": max(values), "epochs/median": float(np.median(values))}
-        if len(of_language) <= LOGGED_LANGUAGES:
-            found |= {f"epochs/{language}": value for language, value in of_language.items()}
+        drawn = self._plan.planned(0, step)
+        seen = _times_seen(drawn)
+        epochs = {language: seen.get(language, 0.0) for language in self._plan.languages}
+        found = {"epochs/most": max(epochs.values()), "epochs/median": median(epochs.values())}
+        if len(epochs) <= LOGGED_LANGUAGES:
+            found |= {f"epochs/{language}": value for language, value in epochs.items()}
             found |= {f"tokens/{language}": float(count) for language, count in tokens_seen.items()}
         rows: Counter[Objective] = Counter()
-        for planned in self._plan.planned(0, step):
-            rows[planned.objective] += planned.rows
+        for part in drawn:
+            rows[part.objective] += part.rows
         return found | {f"rows/{objective}": float(count) for objective, count in sorted(rows.items())}
 
 
@@ -206,29 +207,45 @@ def _cap(phases: Sequence[Phase], entries: Sequence[LedgerEntry]) -> float | Non
 
 def language_totals(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]:
     """Return the totals of languages from those of corpora, most tokens first."""
-    totals: dict[str, LanguageTotal] = {}
+    seen = _times_seen(corpora)
+    of_language: dict[str, list[CorpusTotal]] = {}
     for corpus in corpora:
         for language in corpus.languages:
-            before = totals.get(language) or LanguageTotal(language, 0, 0, {}, 0.0, None, None, None)
-            tokens = corpus.tokens // len(corpus.languages)
-            by_objective = dict(before.tokens_by_objective)
-            by_objective[corpus.objective] = by_objective.get(corpus.objective, 0) + tokens
-            total = replace(
-                before,
-                tokens=before.tokens + tokens,
-                positions=before.positions + corpus.positions // len(corpus.languages),
-                tokens_by_objective=by_objective,
+            of_language.setdefault(language, []).append(corpus)
+    totals = []
+    for language, mine in of_language.items():
+        by_objective: Counter[Objective] = Counter()
+        for corpus in mine:
+            by_objective[corpus.objective] += corpus.tokens // len(corpus.languages)
+        totals.append(
+            LanguageTotal(
+                language,
+                by_objective.total(),
+                sum(corpus.positions // len(corpus.languages) for corpus in mine),
+                dict(by_objective),
+                seen[language],
+                max((corpus.max_epochs for corpus in mine if corpus.max_epochs is not None), default=None),
+                min((corpus.repeats_from for corpus in mine if corpus.repeats_from is not None), default=None),
+                min((corpus.capped_from for corpus in mine if corpus.capped_from is not None), default=None),
             )
-            if corpus.epochs > before.epochs:
-                total = replace(
-                    total,
-                    epochs=corpus.epochs,
-                    max_epochs=corpus.max_epochs,
-                    repeats_from=corpus.repeats_from,
-                    capped_from=corpus.capped_from,
-                )
-            totals[language] = total
-    return tuple(sorted(totals.values(), key=lambda total: (-total.tokens, total.language)))
+        )
+    return tuple(sorted(totals, key=lambda total: (-total.tokens, total.language)))
+
+
+def _times_seen(drawn: Iterable[CorpusTotal | PlannedLeaf]) -> dict[str, float]:
+    """Return by language its tokens drawn over those of one epoch, for the objective where that is most."""
+    tokens: Counter[tuple[str, Objective]] = Counter()
+    of_an_epoch: dict[tuple[str, Objective], float] = {}
+    for part in drawn:
+        for language in part.languages if part.epochs else ():
+            key = (language, part.objective)
+            tokens[key] += part.tokens
+            of_an_epoch[key] = of_an_epoch.get(key, 0.0) + part.tokens / part.epochs
+    seen: dict[str, float] = {}
+    for (language, objective), count in tokens.items():
+        if count:
+            seen[language] = max(seen.get(language, 0.0), count / of_an_epoch[language, objective])
+    return seen
 
 
 def _first_repeats(plan: DataPlan) -> dict[int, int]:

@@ -106,7 +106,7 @@ def _words(ledger: Ledger) -> tuple[str, str, str]:
     total = sum(language.tokens for language in ledger.languages)
     often = max(ledger.languages, key=lambda language: language.epochs)
     first, last = ledger.languages[0], ledger.languages[-1]
-    caption = "Both sides of a pair count half of its tokens; epochs are of the corpus and objective that see a language most often."
+    caption = "Both sides of a pair count half of its tokens; epochs are of the objective that sees a language most often."
     alt = (
         f"{len(ledger.languages):,} languages, {total:,} tokens of text. {_share(first, total)}; {_share(last, total)}. "
         f"{often.language} is seen most often: {often.epochs:.2f} times."

@@ -138,7 +138,7 @@ def ledger_table(ledger: Ledger | None, seen: Mapping[str, float]) -> Table | No
     )
     note = (
         "The plan counts half of a pair for either side, training each side as it is. "
-        "Times seen: of the corpus and objective that see a language most often."
+        "Times seen: by the objective that sees a language most often; steps: of the first corpus that comes to it."
     )
     if len(ledger.languages) > MOST_LINES:
         note += f" The {MOST_LINES} largest of {len(ledger.languages):,}; pipelines/plan.py writes them all."
