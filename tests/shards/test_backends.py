@@ -89,6 +89,23 @@ def test_a_missing_ray_is_one_sentence(monkeypatch):
         list(RayBackend(2).map(Doubles, [1]))
 
 
+@pytest.fixture
+def ray_here():
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'xlm[ray]'")
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_ray_does_every_task_once_and_passes_on_what_goes_wrong():
+    results = dict(RayBackend(2).map(Doubles, range(20)))
+    assert {number: value for number, (value, _) in results.items()} == {number: 2 * number for number in range(20)}
+    with pytest.raises(UserError, match=r"^task 5 is not a number\.$"):
+        list(RayBackend(2).map(partial(Doubles, fails_at=5), range(20)))
+    with pytest.raises(UserError, match="the worker of a shard died 4 times"):
+        list(RayBackend(2).map(partial(Doubles, dies_at=5), range(20)))
+
+
 def test_workers_fit_the_machine(monkeypatch):
     assert 1 <= default_workers() <= 8
     monkeypatch.setattr(backends, "WORKER_BYTES", 1 << 60)

@@ -6,6 +6,7 @@ yields results as they come, each with the number of its task. What the tasks wr
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import signal
@@ -30,6 +31,7 @@ MOST_WORKERS = 8
 WORKER_BYTES = 2 << 30
 # Tasks that are handed out ahead, a worker: enough that none waits, few enough that results do not pile up.
 _AHEAD = 2
+_RAY_RETRIES = 3
 
 
 class Backend(Protocol):
@@ -137,9 +139,14 @@ class RayBackend:
         ray = _started_ray(self.workers)
         rows = [{"number": number, "task": pickle.dumps(task)} for number, task in enumerate(tasks)]
         workers = min(self.workers, len(tasks))
-        # A block a task: blocks are what Ray Data deals out.
+        # A block a task: blocks are what Ray Data deals out. The task of a lost machine is done by another one; without
+        # a limit a task that kills its workers (out of memory) would be tried for ever.
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-            _RayWorker, fn_constructor_args=(pickle.dumps(maker),), compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1
+            _RayWorker,
+            fn_constructor_args=(pickle.dumps(maker),),
+            compute=ray.data.ActorPoolStrategy(size=workers),
+            num_cpus=1,
+            ray_remote_args_fn=lambda: {"max_restarts": _RAY_RETRIES, "max_task_retries": _RAY_RETRIES},
         )
         try:
             for row in dataset.iter_rows():
@@ -147,10 +154,10 @@ class RayBackend:
                 if not done:
                     raise UserError(answer)
                 yield row["number"], answer
-        except ray.exceptions.RayError as error:
-            problem = str(error).strip().splitlines()[-1]
+        except ray.exceptions.RayActorError:
             raise UserError(
-                f"Ray gave up on a task ({problem}); run the same command again, with fewer --workers where memory is short."
+                f"the worker of a shard died {1 + _RAY_RETRIES} times (killed, or out of memory; Ray's logs say more); run the same "
+                f"command again, with fewer than --workers {workers} where memory is short."
             ) from None
 
 
@@ -172,7 +179,7 @@ class _RayWorker:
 
 
 def _started_ray(workers: int) -> Any:  # noqa: ANN401
-    # Before the import: nothing is reported to anyone, and progress is this library's own.
+    # Before the import: nothing is reported to anyone.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -184,7 +191,7 @@ def _started_ray(workers: int) -> Any:  # noqa: ANN401
         cluster = os.environ.get("RAY_ADDRESS")
         size = {} if cluster else {"num_cpus": workers, "include_dashboard": False}
         ray.init(address=cluster, log_to_driver=False, logging_level="warning", **size)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.execution_options.verbose_progress = False
+    # Progress is this library's own.
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     return ray
