@@ -1,5 +1,7 @@
 """A shards index in memory and recipes over it: planning reads nothing else."""
 
+from itertools import pairwise
+
 import pytest
 
 from xlm.config.recipe import Recipe
@@ -15,7 +17,7 @@ TEXT_LAYOUTS = ("documents", "full_sentences", "next_sentence", "sentence_order"
 def block_files(rows, blocks):
     """Split rows over blocks, unevenly, with an empty one where there are enough."""
     cuts = sorted({rows * number**2 // blocks**2 for number in range(blocks + 1)})
-    counts = [stop - start for start, stop in zip(cuts, cuts[1:], strict=False)]
+    counts = [stop - start for start, stop in pairwise(cuts)]
     counts = [*counts[:1], 0, *counts[1:]] if blocks > 1 else counts or [0]
     return tuple(PlanFile(f"block-{number}", count, 0, "") for number, count in enumerate(counts))
 

@@ -44,7 +44,9 @@ def test_the_unit_decides_the_size(make_recipe, make_index, unit, sizes):
 def test_temperature_takes_the_power_of_sizes(make_recipe, make_index):
     found = shares_of(sampled(make_recipe, kind="temperature", alpha=0.5), make_index(), "mlm")
     roots = {"en": 900_000**0.5, "de": 90_000**0.5, "sw": 10_000**0.5}
-    assert {name: float(share) for name, share in found.items()} == pytest.approx({name: root / sum(roots.values()) for name, root in roots.items()})
+    assert {name: float(share) for name, share in found.items()} == pytest.approx(
+        {name: root / sum(roots.values()) for name, root in roots.items()}
+    )
     equal = shares_of(sampled(make_recipe, kind="temperature", alpha=0.0), make_index(), "mlm")
     assert set(equal.values()) == {Fraction(1, 3)}
 

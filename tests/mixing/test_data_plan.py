@@ -132,7 +132,11 @@ def test_no_row_is_repeated_or_dropped_within_an_epoch(make_recipe, make_index, 
 
 def test_a_phase_of_another_layout_has_epochs_of_its_own(make_recipe, make_index):
     def phase(rows):
-        return {"steps": 5, "objectives": {"mlm": {"share": 1.0, "rows": rows}}, "sampling": {"kind": "fixed", "weights": {"en": 1, "de": 0, "sw": 0}}}
+        return {
+            "steps": 5,
+            "objectives": {"mlm": {"share": 1.0, "rows": rows}},
+            "sampling": {"kind": "fixed", "weights": {"en": 1, "de": 0, "sw": 0}},
+        }
 
     plan = DataPlan(make_recipe([phase("documents"), phase("full_sentences"), phase("documents")]), make_index())
     rows = [[row for step in range(first, first + 5) for *_, row in drawn(plan, step)] for first in (0, 5, 10)]
@@ -168,7 +172,11 @@ def test_every_epoch_has_its_own_order(make_recipe, make_index):
 
 def test_the_data_order_is_fixed_for_good(make_recipe, make_index):
     # A change here changes what every run that is to be resumed goes on with.
-    for window, expected in ((None, []), (2, [])):
+    golden = {
+        None: ["contrastive en_de 14.0 5", "contrastive en_de 14.0 15", "contrastive en_de 14.0 36", "mlm en 0.0 279", "tlm en_de 8.0 29"],
+        2: ["contrastive en_de 14.0 0", "contrastive en_de 14.0 31", "contrastive en_de 14.0 40", "mlm en 0.0 236", "tlm en_de 8.0 17"],
+    }
+    for window, expected in golden.items():
         plan = DataPlan(make_recipe(PHASES, shuffle_window=window), make_index(blocks=5))
         shown = [f"{objective} {corpus} {epoch}.{variant} {row}" for objective, corpus, epoch, variant, row in drawn(plan, 100)]
         assert shown[::4] == expected
@@ -192,7 +200,7 @@ def test_a_ramp_of_shares_is_followed_stair_by_stair(make_recipe, make_index):
         exact += 20 * ((step // 10) * 10 + 4.5) / 99
         found += objective_counts(plan, step)["tlm"]
         assert abs(found - exact) <= 1.5
-    assert [objective_counts(plan, step)["tlm"] for step in (0, 5, 95, 99)] == [1, 1, 19, 19]
+    assert [round(sum(objective_counts(plan, step)["tlm"] for step in range(first, first + 10)), -1) for first in (0, 90)] == [10, 190]
 
 
 def test_the_bound_on_an_objective_holds_at_every_step(make_recipe, make_index):
@@ -300,7 +308,7 @@ samplings = st.sampled_from(
     blocks=st.integers(1, 6),
     window=st.one_of(st.none(), st.integers(1, 4)),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_epoch_is_whole_in_any_recipe(make_recipe, make_index, phases, tokens, seed, blocks, window):
     index = make_index(blocks=blocks)
     plan = DataPlan(make_recipe(phases, seed=seed, tokens_per_step=tokens, shuffle_window=window), index)
@@ -310,7 +318,9 @@ def test_every_epoch_is_whole_in_any_recipe(make_recipe, make_index, phases, tok
         batch = plan.rows(step)
         assert len(batch) == plan.rows_per_step(batch.phase)
         counts += np.bincount(batch.leaf, minlength=len(counts))
-        for leaf, epoch, variant, row in zip(batch.leaf.tolist(), batch.epoch.tolist(), batch.variant.tolist(), batch.row.tolist(), strict=True):
+        for leaf, epoch, variant, row in zip(
+            batch.leaf.tolist(), batch.epoch.tolist(), batch.variant.tolist(), batch.row.tolist(), strict=True
+        ):
             key = (leaf, plan.layout(batch.phase, leaf), batch.sequence_length, epoch)
             assert variant == epoch % 2
             assert row not in seen[key]

@@ -16,7 +16,15 @@ def test_leaves_are_the_corpora_of_every_objective(make_recipe, make_index):
 
 def test_an_objective_that_is_never_drawn_has_no_leaves_and_needs_no_plans(make_recipe, make_index):
     recipe = make_recipe(
-        [{"objectives": {"mlm": {"share": {"start": 0.0, "end": 1.0}}, "clm": {"share": {"start": 1.0, "end": 0.0}}, "tlm": {"share": 0.0}}}]
+        [
+            {
+                "objectives": {
+                    "mlm": {"share": {"start": 0.0, "end": 1.0}},
+                    "clm": {"share": {"start": 1.0, "end": 0.0}},
+                    "tlm": {"share": 0.0},
+                }
+            }
+        ]
     )
     assert drawn_objectives(recipe.phases[0]) == ["mlm", "clm"]
     index = make_index(tokens={"en": 900, "de": 300})
@@ -27,7 +35,11 @@ def test_a_phase_takes_only_its_languages_and_the_layouts_it_names(make_recipe, 
     recipe = make_recipe([{}, {"languages": ["en", "de"], "objectives": {"tlm": {"share": 0.5, "form": "xlm"}, "mlm": {"share": 0.5}}}])
     leaves, index = plan_leaves(recipe.phases, make_index()), make_index()
     plans = phase_plans(recipe.phases[1], leaves, index)
-    assert [(leaves[leaf].objective, leaves[leaf].corpus) for leaf in sorted(plans.plans)] == [("mlm", "de"), ("mlm", "en"), ("tlm", "en_de")]
+    assert [(leaves[leaf].objective, leaves[leaf].corpus) for leaf in sorted(plans.plans)] == [
+        ("mlm", "de"),
+        ("mlm", "en"),
+        ("tlm", "en_de"),
+    ]
     assert plans.layouts == {"tlm": "pairs_xlm", "mlm": "documents"}
     (en,) = (leaf for leaf in plans.plans if leaves[leaf].corpus == "en")
     assert (plans.variant_rows(en), plans.epoch_rows(en)) == ((301, 302), 301)

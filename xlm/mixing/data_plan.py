@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,10 +23,10 @@ from numpy.typing import NDArray
 from xlm.config.phases import Objective
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.mixing.batch_rows import BatchRows
+from xlm.mixing.batch_rows import BatchRows, Column
 from xlm.mixing.leaves import Leaf, PhasePlans, phase_plans, plan_leaves
 from xlm.mixing.plateaus import Steps, planned_plateaus
-from xlm.mixing.row_cycle import RowCycles
+from xlm.mixing.row_cycle import Places, RowCycles
 from xlm.mixing.row_order import RowOrders
 from xlm.seeding import key_int64
 from xlm.shards.index import ShardIndex
@@ -102,7 +101,9 @@ class DataPlan:
             plateaus = range(bisect_left(self._phase_of_plateau, phase), bisect_right(self._phase_of_plateau, phase))
             return max(self.tree.most_in_window(objective, plateau, rows) for plateau in plateaus)
         first, stop = self._steps.first_rows[phase : phase + 2]
-        return max(after - before for before, after in pairwise(self.tree.group_count(objective, end) for end in range(first, stop + 1, rows)))
+        return max(
+            after - before for before, after in pairwise(self.tree.group_count(objective, end) for end in range(first, stop + 1, rows))
+        )
 
     def rows(self, step: int) -> BatchRows:
         """Return the rows of global batch ``step``: [rows_per_step], in order of leaf, then row."""
@@ -114,8 +115,7 @@ class DataPlan:
         leaf = np.repeat(drawn, counts)
         # The k-th row that a leaf gives, counted over what the phases before took from the same row plan.
         number_of_row = np.arange(count) + np.repeat(before + self._bases[number][drawn] - np.cumsum(counts) + counts, counts)
-        places = self._cycles[number].locate(leaf, number_of_row)
-        row = self._orders[number].rows(leaf, places)
+        places, row = self.locate(number, leaf, number_of_row)
         order = np.lexsort((row, leaf))  # stable: of a row that comes twice the earlier epoch first
         phase = self.recipe.phases[number]
         return BatchRows(
@@ -130,10 +130,16 @@ class DataPlan:
             row=row[order],
         )
 
+    def locate(self, phase: int, leaf: Column, number: Column) -> tuple[Places, Column]:
+        """Return (places in epochs, rows) of the ``number``-th row [m], from 0, that a phase's row plan of ``leaf`` [m] gives."""
+        places = self._cycles[phase].locate(leaf, number)
+        return places, self._orders[phase].rows(leaf, places)
+
     def planned(self, start_step: int = 0, stop_step: int | None = None) -> tuple[PlannedLeaf, ...]:
         """Return what steps ``start_step`` to ``stop_step`` (default: all) draw from every leaf."""
         stop_step = self.total_steps if stop_step is None else stop_step
-        rows, tokens, epochs = (np.zeros(len(self.leaves), dtype=kind) for kind in (np.int64, np.int64, np.float64))
+        rows, tokens = np.zeros((2, len(self.leaves)), dtype=np.int64)
+        epochs = np.zeros(len(self.leaves))
         for number in range(len(self.recipe.phases)):
             grown = self._counts_at(number, stop_step) - self._counts_at(number, start_step)
             rows += grown
@@ -169,9 +175,7 @@ class DataPlan:
                 tokens[leaf] = round(int(rows[leaf]) * sum(plan.text_tokens for plan in plans) / planned_rows)
         return tokens
 
-    def _planned_leaves(
-        self, rows: NDArray[np.int64], tokens: NDArray[np.int64], epochs: NDArray[np.float64]
-    ) -> tuple[PlannedLeaf, ...]:
+    def _planned_leaves(self, rows: NDArray[np.int64], tokens: NDArray[np.int64], epochs: NDArray[np.float64]) -> tuple[PlannedLeaf, ...]:
         columns = zip(self.leaves, rows.tolist(), tokens.tolist(), epochs.tolist(), strict=True)
         return tuple(PlannedLeaf(leaf.objective, leaf.corpus, leaf.languages, *figures) for leaf, *figures in columns)
 

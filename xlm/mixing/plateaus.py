@@ -21,7 +21,8 @@ from xlm.mixing.capping import CappedPlan, EpochLimit, Exhausted, capped_plateau
 from xlm.mixing.corpus_weights import Weights, weights_in_phase
 from xlm.mixing.leaves import Leaf, PhasePlans
 from xlm.mixing.sampling import unimax_shares
-from xlm.mixing.tree import CountTree, Plateau
+from xlm.mixing.tree import CountTree
+from xlm.mixing.tree_weights import Plateau
 from xlm.shards.index import ShardIndex
 
 
@@ -125,9 +126,7 @@ def _exact_share(share: float | ShareRamp, fraction: Fraction) -> Fraction:
     return Fraction(str(share))
 
 
-def _stair_weights(
-    phase: Phase, stairs: Sequence[_Stair], leaves: Sequence[Leaf], plans: PhasePlans, index: ShardIndex
-) -> list[Weights]:
+def _stair_weights(phase: Phase, stairs: Sequence[_Stair], leaves: Sequence[Leaf], plans: PhasePlans, index: ShardIndex) -> list[Weights]:
     by_objective = [weights_in_phase(phase, objective, leaves, plans, index) for objective in plans.leaves_of]
 
     def at(fraction: float) -> Weights:
@@ -166,8 +165,8 @@ def _unimax_weights(
         capacities = [max(0, int((cap - used.get(leaf, 0)) * plans.epoch_rows(leaf))) for leaf in numbers]
         if rows > sum(capacities):
             raise UserError(
-                f"phase '{phase.name}' draws {int(rows):,} {objective} rows, but its corpora have {sum(capacities):,} left under max_epochs "
-                f"{sampling.max_epochs:g}; raise max_epochs, shorten the phase, give it more languages, or lower the share of {objective}."
+                f"phase '{phase.name}' draws {int(rows):,} {objective} rows, but its corpora have {sum(capacities):,} left under "
+                f"max_epochs {sampling.max_epochs:g}; raise max_epochs, shorten the phase, give it more languages, or lower the share of {objective}."
             )
         shares = unimax_shares(capacities=capacities, budget=rows)
         weights |= {leaf: share for leaf, share in zip(numbers, shares, strict=True) if share}

@@ -1,0 +1,185 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xlm.errors import UserError
+from xlm.mixing.data_plan import DataPlan
+from xlm.mixing.plateaus import Steps
+
+MLM = {"mlm": {"share": 1.0}}
+
+
+def temperature(alpha=0.5, **options):
+    return {"kind": "temperature", "alpha": alpha, **options}
+
+
+def unimax(epochs):
+    return {"kind": "unimax", "max_epochs": epochs}
+
+
+def rows_of(leaves):
+    return {(leaf.objective, leaf.corpus): leaf.rows for leaf in leaves}
+
+
+def corpora_of(leaves):
+    return {leaf.corpus: leaf.rows for leaf in leaves}
+
+
+def test_steps_and_rows_of_phases(make_recipe):
+    steps = Steps.of(make_recipe([{"steps": 40}, {"steps": 25, "sequence_length": 128}]))
+    assert (steps.rows_per_step, steps.first_steps, steps.first_rows) == ((20, 10), (0, 40, 65), (0, 800, 1050))
+    assert [steps.at_row(row) for row in (0, 19, 20, 799, 800, 1049, 1050)] == [(0, 0), (0, 0), (0, 1), (0, 39), (1, 40), (1, 64), (1, 65)]
+
+
+@given(
+    phases=st.lists(
+        st.fixed_dictionaries(
+            {
+                "steps": st.integers(1, 40),
+                "sequence_length": st.sampled_from([64, 128]),
+                "sampling": st.sampled_from(
+                    [
+                        temperature(max_epochs=0.5),
+                        temperature(0.0, max_epochs=3),
+                        temperature({"start": 0.0, "end": 1.0}, max_epochs=1.5),
+                        temperature(),
+                    ]
+                ),
+                "objectives": st.sampled_from(
+                    [MLM, {"mlm": {"share": {"start": 0.2, "end": 0.8}}, "tlm": {"share": {"start": 0.8, "end": 0.2}}}]
+                ),
+                "ramp_plateaus": st.integers(2, 6),
+            }
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    tokens=st.integers(128, 1500),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, phases, tokens):
+    recipe, index = make_recipe(phases, tokens_per_step=tokens), make_index()
+    try:
+        plan = DataPlan(recipe, index)
+    except UserError as error:
+        assert "runs out of" in str(error)  # noqa: PT017
+        return
+    counts = np.zeros(len(plan.leaves), dtype=np.int64)
+    epochs = np.zeros(len(plan.leaves))
+    capped = {}
+    for step in range(plan.total_steps):
+        batch = plan.rows(step)
+        assert len(batch) == plan.rows_per_step(batch.phase)
+        drawn = np.bincount(batch.leaf, minlength=len(counts))
+        counts += drawn
+        sampling = recipe.phases[batch.phase].sampling
+        for leaf, name in enumerate(plan.leaves):
+            rows = (
+                min(index.rows(name.corpus, plan.layout(batch.phase, leaf), batch.sequence_length, v) for v in (0, 1)) if drawn[leaf] else 1
+            )
+            epochs[leaf] += drawn[leaf] / rows
+            if sampling.max_epochs is not None and drawn[leaf]:
+                assert epochs[leaf] <= sampling.max_epochs + 1e-9
+    for event in plan.cap_events:
+        capped.setdefault((event.leaf, event.phase), event.step)
+        assert plan.recipe.phases[event.phase].sampling.max_epochs is not None
+    # Announced is where it binds: no row of the leaf in a later step of the phase.
+    for (leaf, phase), step in capped.items():
+        for later in range(step + 1, plan.total_steps):
+            batch = plan.rows(later)
+            if batch.phase == phase:
+                assert leaf not in batch.leaf
+
+
+def test_a_capped_language_is_announced_and_the_others_go_on_in_proportion(make_recipe, make_index):
+    # 7 rows of Swahili at most twice, with a third of the rows its turn: after about 42 rows, in the third step.
+    sampling = {"kind": "fixed", "weights": {"en": 2, "de": 1, "sw": 1.5}, "max_epochs": 2}
+    plan = DataPlan(make_recipe([{"steps": 10, "sampling": sampling, "objectives": MLM}]), make_index(variants=1))
+    (event,) = plan.cap_events
+    assert (plan.leaves[event.leaf].corpus, event.phase) == ("sw", 0)
+    rows = corpora_of(plan.planned())
+    assert rows["sw"] in (13, 14)
+    assert event.step == 14 * 3 // 20
+    assert rows["en"] == pytest.approx(2 * rows["de"], abs=3)
+    assert sum(rows.values()) == 200
+
+
+def test_caps_count_from_the_beginning_of_the_run(make_recipe, make_index):
+    phases = [
+        {"steps": 3, "sampling": {"kind": "fixed", "weights": {"en": 1, "de": 1, "sw": 0}}, "objectives": MLM},
+        {"steps": 10, "sampling": {"kind": "fixed", "weights": {"en": 1, "de": 1, "sw": 0}, "max_epochs": 1}, "objectives": MLM},
+    ]
+    plan = DataPlan(make_recipe(phases), make_index(variants=1))
+    first, second = (corpora_of(leaves) for leaves in plan.planned_by_phase())
+    assert first == {"de": 30, "en": 30, "sw": 0}
+    assert first["de"] + second["de"] in (56, 57)
+    assert [plan.leaves[event.leaf].corpus for event in plan.cap_events] == ["de"]
+    # A phase without a cap goes on with what is used up.
+    plan = DataPlan(make_recipe([*phases, phases[0]]), make_index(variants=1))
+    assert corpora_of(plan.planned_by_phase()[2]) == {"de": 30, "en": 30, "sw": 0}
+
+
+def test_a_language_that_was_used_up_before_its_phase_is_no_mistake(make_recipe, make_index):
+    phases = [
+        {"steps": 10, "languages": ["de"], "sampling": temperature(), "objectives": MLM},
+        {"steps": 3, "languages": ["de", "en"], "sampling": temperature(max_epochs=1), "objectives": MLM},
+    ]
+    plan = DataPlan(make_recipe(phases), make_index())
+    assert corpora_of(plan.planned_by_phase()[1]) == {"de": 0, "en": 60}
+
+
+def test_running_out_is_told_with_the_step_and_what_there_is(make_recipe, make_index):
+    recipe = make_recipe([{"steps": 100, "sampling": temperature(max_epochs=2), "objectives": MLM}])
+    with pytest.raises(UserError) as found:
+        DataPlan(recipe, make_index(variants=1))
+    message = str(found.value)
+    assert "phase 'phase0' runs out of mlm rows at step 36 of 100: max_epochs 2 allows 7" in message  # 2 x 365 rows
+    assert "raise max_epochs, shorten the phase" in message
+
+
+def test_unimax_is_as_equal_as_the_cap_allows(make_recipe, make_index):
+    # 400 rows: Swahili 4 x 7, then an equal share of the rest.
+    plan = DataPlan(make_recipe([{"steps": 20, "sampling": unimax(4), "objectives": MLM}]), make_index(variants=1))
+    rows = corpora_of(plan.planned())
+    assert rows["sw"] in (27, 28)
+    assert abs(rows["en"] - rows["de"]) <= 2
+
+
+def test_unimax_knows_what_phases_before_have_used(make_recipe, make_index):
+    phases = [
+        {"steps": 5, "sampling": unimax(4), "objectives": MLM, "languages": ["de", "sw"]},
+        {"steps": 10, "sampling": unimax(4), "objectives": MLM},
+    ]
+    first, second = (corpora_of(leaves) for leaves in DataPlan(make_recipe(phases), make_index(variants=1)).planned_by_phase())
+    assert first["sw"] in (27, 28)
+    assert second["sw"] <= 28 - first["sw"]
+    assert second["en"] == pytest.approx(100, abs=2)
+    assert second["de"] == pytest.approx(100, abs=2)
+
+
+def test_unimax_of_more_rows_than_there_are_names_the_most_possible(make_recipe, make_index):
+    with pytest.raises(UserError, match=r"draws 1,200 mlm rows, but its corpora have 1,095 left under max_epochs 3; raise max_epochs"):
+        DataPlan(make_recipe([{"steps": 60, "sampling": unimax(3), "objectives": MLM}]), make_index(variants=1))
+
+
+def test_ramps_split_a_phase_into_stairs_of_whole_steps(make_recipe, make_index):
+    recipe = make_recipe([{"steps": 7, "ramp_plateaus": 3, "sampling": temperature({"start": 0.0, "end": 1.0}), "objectives": MLM}])
+    plan = DataPlan(recipe, make_index())
+    # Stairs of 2, 2 and 3 steps, each at its middle: alpha 1/12, 5/12, 10/12.
+    exact = {}
+    for steps, alpha in ((2, 1 / 12), (2, 5 / 12), (3, 10 / 12)):
+        sizes = {name: size**alpha for name, size in (("en", 900_000), ("de", 90_000), ("sw", 10_000))}
+        for name, size in sizes.items():
+            exact[name] = exact.get(name, 0) + 20 * steps * size / sum(sizes.values())
+    assert corpora_of(plan.planned()) == pytest.approx(exact, abs=1)
+
+
+def test_more_stairs_than_steps_is_a_stair_a_step(make_recipe, make_index):
+    objectives = {"mlm": {"share": {"start": 1.0, "end": 0.0}}, "tlm": {"share": {"start": 0.0, "end": 1.0}}}
+    plan = DataPlan(make_recipe([{"steps": 5, "objectives": objectives}]), make_index())
+    found = [Counter(plan.leaves[leaf].objective for leaf in plan.rows(step).leaf)["tlm"] for step in range(5)]
+    assert found == [0, 5, 10, 15, 20]
+    assert DataPlan(make_recipe([{"steps": 1, "objectives": objectives}]), make_index()).planned()
