@@ -1,4 +1,4 @@
-"""Cuts: every token once, no piece too long, and only where a cut is allowed."""
+"""Cuts side by side against the definition, one document at a time."""
 
 from itertools import pairwise
 
@@ -6,45 +6,56 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlm.shards.cutting import cut_document, word_starts
+from xlm.shards.cutting import Spans, cut, split
 
 
-def brute_force(length, capacity, sentences, words):
-    """The definition, spelled out: the last sentence start that fits, else word start, else the row's end."""
-    pieces, start = [], 0
-    while length - start > capacity:
+def brute_force(start, end, capacity, *kinds):
+    """The definition, spelled out: the last place of the best kind that fits, else the row's end."""
+    pieces = []
+    while end - start > capacity:
         window = range(start + 1, start + capacity + 1)
-        ends = [end for end in window if end in sentences] or [end for end in window if end in words] or [start + capacity]
+        ends = next((found for kind in kinds if (found := [place for place in window if place in kind])), [start + capacity])
         pieces.append((start, ends[-1]))
         start = ends[-1]
-    return [*pieces, (start, length)]
+    return [*pieces, (start, end)]
 
 
-@given(
-    length=st.integers(1, 120),
-    capacity=st.integers(1, 30),
-    words=st.sets(st.integers(0, 119)),
-    sentences=st.none() | st.sets(st.integers(0, 119), max_size=12),
-)
-def test_cuts_follow_the_definition(length, capacity, words, sentences):
-    words = sorted(word for word in words if word < length)
-    sentences = None if sentences is None else sorted(sentence for sentence in sentences if sentence < length)
-    pieces = cut_document(length, capacity, sentence_starts=sentences, word_starts=words)
-    assert pieces == brute_force(length, capacity, set(sentences or ()), set(words))
-    assert [token for start, end in pieces for token in range(start, end)] == list(range(length))
-    assert all(0 < end - start <= capacity for start, end in pieces)
-    for previous, (start, _) in pairwise(pieces):
-        inside_a_word = start not in words and start not in set(sentences or ())
-        # A cut inside a word only where no word begins in the whole reach of the row.
-        assert not inside_a_word or not set(words) & set(range(previous[0] + 1, previous[0] + capacity + 1))
+def spans_of(lengths):
+    return Spans(np.arange(len(lengths)), np.zeros(len(lengths), dtype=np.int64), np.array(lengths, dtype=np.int64))
+
+
+def listed(spans):
+    return list(zip(spans.item.tolist(), spans.start.tolist(), spans.end.tolist(), strict=True))
+
+
+texts = st.lists(st.integers(1, 60), min_size=1, max_size=6)
+places = st.sets(st.integers(0, 360), max_size=60)
+
+
+@given(lengths=texts, capacity=st.integers(1, 30), better=places, worse=places)
+def test_cuts_follow_the_definition(lengths, capacity, better, worse):
+    offsets = np.cumsum([0, *lengths])
+    found = cut(spans_of(lengths), capacity, offsets, *(np.array(sorted(kind), dtype=np.int64) for kind in (better, worse)))
+    expected = []
+    for item, (first, length) in enumerate(zip(offsets.tolist(), lengths, strict=False)):
+        kinds = [{place - first for place in kind} for kind in (better, worse)]
+        expected += [(item, *piece) for piece in brute_force(0, length, capacity, *kinds)]
+    assert listed(found) == expected
+    assert all(0 < end - start <= capacity for _, start, end in listed(found))
+
+
+@given(lengths=texts, points=places)
+def test_splits_fall_at_every_place_inside(lengths, points):
+    offsets = np.cumsum([0, *lengths])
+    expected = []
+    for item, (first, length) in enumerate(zip(offsets.tolist(), lengths, strict=False)):
+        bounds = [0, *(place - first for place in sorted(points) if 0 < place - first < length), length]
+        expected += [(item, *piece) for piece in pairwise(bounds)]
+    assert listed(split(spans_of(lengths), offsets, np.array(sorted(points), dtype=np.int64))) == expected
 
 
 def test_sentences_go_before_words():
-    assert cut_document(10, 6, sentence_starts=[0, 4], word_starts=[0, 2, 4, 6, 8]) == [(0, 4), (4, 10)]
-    assert cut_document(10, 6, sentence_starts=None, word_starts=[0, 2, 4, 6, 8]) == [(0, 6), (6, 10)]
-    assert cut_document(10, 6, sentence_starts=[0], word_starts=[0]) == [(0, 6), (6, 10)]
-
-
-def test_word_starts_are_looked_up_by_piece():
-    flags = np.array([False, True, False, True])
-    assert word_starts(np.array([3, 2, 2, 1, 0, 3], dtype=np.uint16), flags) == [0, 3, 5]
+    offsets, words = np.array([0, 10]), np.array([0, 2, 4, 6, 8])
+    assert listed(cut(spans_of([10]), 6, offsets, np.array([0, 4]), words)) == [(0, 0, 4), (0, 4, 10)]
+    assert listed(cut(spans_of([10]), 6, offsets, np.array([], dtype=np.int64), words)) == [(0, 0, 6), (0, 6, 10)]
+    assert listed(cut(spans_of([10]), 6, offsets, np.array([0]), np.array([0]))) == [(0, 0, 6), (0, 6, 10)]

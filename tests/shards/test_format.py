@@ -1,11 +1,13 @@
 """The file format: schema, checksum, and files that are not what they should be."""
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from xlm.errors import UserError
-from xlm.shards.format import content_checksum, map_arrow, shard_metadata, shard_schema, write_arrow
+from xlm.shards.format import FileFacts, content_checksum, map_arrow, shard_metadata, shard_schema, write_arrow
 
 
 def batch(tokens, ids=("a", "b"), starts=(None, [0])):
@@ -41,8 +43,10 @@ def test_the_checksum_sees_every_change_and_survives_the_file(tmp_path):
         batch([[1, 2], [3]], starts=(None, [1])),
     ]
     assert len({content_checksum(each) for each in [first, *others]}) == 1 + len(others)
-    write_arrow(tmp_path / "x.arrow", first)
-    assert content_checksum(map_arrow(tmp_path / "x.arrow")) == content_checksum(first) == content_checksum(batch([[1, 2], [3]]))
+    facts = write_arrow(tmp_path / "below" / "x.arrow", first)
+    path = tmp_path / "below" / "x.arrow"
+    assert facts == FileFacts(path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()) == FileFacts.of(path)
+    assert content_checksum(map_arrow(path)) == content_checksum(first) == content_checksum(batch([[1, 2], [3]]))
 
 
 def test_missing_truncated_and_foreign_files_are_sentences(tmp_path):

@@ -1,9 +1,8 @@
 """From one token shard to one block of a row plan, by layout.
 
 Items come in an order drawn from a generator, so that the variants of a plan put different neighbours
-together. Documents that fit a row are packed best-fit in decreasing order, whole pairs in about the order
-drawn, which keeps rows alike (`xlm.shards.packing`); longer documents and full sentences fill what rows have
-left (`xlm.shards.filling`).
+together. Pairs, and documents that fit a row, stay whole (`xlm.shards.packing`); longer documents and the sentences of
+full-sentences rows fill rows with what may be cut off them (`xlm.shards.filling`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TOO_LONG = "too long: does not fit a row"
 ONE_SENTENCE = "fewer than two known sentences"
 KEPT = "not left out: kept its own next sentence, no other fits"
 # How empty rows may be on average before it takes longer to fill them: text that can be cut is to fill 99.5 %.
-EMPTY_SHARE = 0.004
+EMPTY_SHARE = 0.0035
 
 Numbers = npt.NDArray[np.int64]
 
@@ -68,9 +67,9 @@ def _documents(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.boo
     cost = RULES["documents"].per_unit
     lengths = np.diff(shard.offsets[0])
     order = generator.permutation(len(lengths))
-    short, long = order[lengths[order] <= length - cost], order[lengths[order] > length - cost]
-    short = short[np.argsort(-lengths[short], kind="stable")]
-    row = best_fit(lengths[short] + cost, length)
+    fits = lengths[order] <= length - cost
+    short, long = order[fits], order[~fits]
+    row = _fullest(lengths[short] + cost, length)
     columns = (row, short, np.zeros_like(short), lengths[short])
     if not len(long):
         return _plan(*columns)
@@ -79,6 +78,18 @@ def _documents(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.boo
     filler = Filler(length, cost, Documents(shard, is_word_start, length - cost, whole_sentences=False), empty_share=EMPTY_SHARE)
     filler.fill(long, lengths[long], begun=list(zip(begun.tolist(), left[begun].tolist(), strict=True)), rows=len(left))
     return _plan(*(np.concatenate(parts) for parts in zip(columns, filler.columns(), strict=True)))
+
+
+def _fullest(costs: Numbers, length: int) -> Numbers:
+    """Return the row [units] of each unit: in about their order, or by decreasing cost where that needs fewer rows."""
+    row = fill_in_order(costs, length, empty_share=EMPTY_SHARE)
+    rows = int(row.max(initial=-1)) + 1
+    if costs.sum() > (1.0 - 1.25 * EMPTY_SHARE) * rows * length:
+        return row
+    order = np.argsort(-costs, kind="stable")
+    other = np.empty_like(row)
+    other[order] = best_fit(costs[order], length)
+    return other if other.max(initial=-1) + 1 < rows else row
 
 
 def _full_sentences(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator) -> RowPlan:
@@ -100,11 +111,9 @@ def _sentence_units(
     counts = {ONE_SENTENCE: alone}
     if layout == "next_sentence":
         second, counts[KEPT] = exchange(first, second, length - cost, generator)
-    tokens = first.lengths + second.lengths
-    order = generator.permutation(len(tokens))
-    order = order[np.argsort(-tokens[order], kind="stable")]
-    row = best_fit(tokens[order] + cost, length)
+    order = generator.permutation(len(first))
     first, second = first.take(order), second.take(order)
+    row = _fullest(first.lengths + second.lengths + cost, length)
     both = [np.stack(sides, axis=1).ravel() for sides in ((first.item, second.item), (first.start, second.start), (first.end, second.end))]
     return _plan(np.repeat(row, 2), *both), _counted(counts)
 

@@ -1,10 +1,10 @@
 """Packing whole units into rows, in decreasing order or in about the order given.
 
-Best fit in decreasing order is the classical offline heuristic (Johnson 1974): each unit goes into the fullest
-row that still has room for it. It fills rows best, and puts the longest units together in the first rows and
-only the shortest in the last: a contrastive row's negatives could be told apart by length alone. Where
-rows must be alike, they are filled one after the other in a random order, and only the last units of a row are
-looked for among those to come.
+Where rows must be alike, they are filled one after the other in a random order, and only the last units of a
+row are looked for among those to come. Best fit in decreasing order is the classical offline heuristic (Johnson
+1974): each unit goes into the fullest row that still has room for it. It fills better where units are long against a
+row, but puts the longest together in the first rows and only the shortest in the last: a contrastive row's
+negatives could be told apart by length alone.
 """
 
 from __future__ import annotations
