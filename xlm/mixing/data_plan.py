@@ -67,7 +67,7 @@ class DataPlan:
         self._phase_of_plateau = planned.phase_of
         self.cap_events = planned.cap_events
         self._check_every_language_is_drawn(planned.drawn)
-        self.tree = planned.tree
+        self.tree, self.plateaus = planned.tree, planned.plateaus
         self._cycles = [self._row_cycles(plans, index.variants) for plans in self._plans]
         self._orders = [self._row_orders(number, index.variants) for number in range(len(recipe.phases))]
         self._counts = [self.tree.counts(rows) for rows in self._steps.first_rows]

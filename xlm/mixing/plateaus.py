@@ -37,9 +37,10 @@ class CapReached:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlateaus:
-    """The counts of a run, the phase that each plateau belongs to, where caps bind, and what each phase draws where none does."""
+    """The counts of a run, its plateaus, the phase of each, where caps bind, and what each phase draws where none does."""
 
     tree: CountTree
+    plateaus: tuple[Plateau, ...]
     phase_of: tuple[int, ...]
     cap_events: tuple[CapReached, ...]
     drawn: tuple[frozenset[int], ...]
@@ -96,7 +97,7 @@ def planned_plateaus(
         phase_of += [number] * len(stairs)
     plan = capped()
     reached = [CapReached(event.leaf, *reversed(steps.at_row(event.row))) for event in plan.events]
-    return PlannedPlateaus(plan.tree, tuple(phase_of[origin] for origin in plan.origins), tuple(reached), tuple(drawn))
+    return PlannedPlateaus(plan.tree, plan.plateaus, tuple(phase_of[origin] for origin in plan.origins), tuple(reached), tuple(drawn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def _unimax_weights(
         if rows > sum(capacities):
             raise UserError(
                 f"phase '{phase.name}' draws {int(rows):,} {objective} rows, but its corpora have {sum(capacities):,} left under "
-                f"max_epochs {sampling.max_epochs:g}; raise max_epochs, shorten the phase, give it more languages, or lower the share of {objective}."
+                f"max_epochs {sampling.max_epochs:g}; raise max_epochs, shorten the phase, "
+                f"give it more languages, or lower the share of {objective}."
             )
         shares = unimax_shares(capacities=capacities, budget=rows)
         weights |= {leaf: share for leaf, share in zip(numbers, shares, strict=True) if share}
