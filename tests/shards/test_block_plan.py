@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shards.made_up_shards import WORD_FLAGS, made_up_shard, rows_of
@@ -49,6 +49,7 @@ def check_cut(ids, starts, item, start, longest):
     assert start == inside or min(place for place in words if place > start) - inside > longest, (item, start)
 
 
+@settings(deadline=None)
 @given(documents=documents(), length=st.integers(8, 40), variant=st.integers(0, 3))
 def test_documents_are_covered_once(documents, length, variant):
     ids, starts = documents
@@ -64,6 +65,7 @@ def test_documents_are_covered_once(documents, length, variant):
             assert len(ids[item]) > length - 2 or (start, end) == (0, len(ids[item]))
 
 
+@settings(deadline=None)
 @given(documents=documents(), length=st.integers(8, 40), variant=st.integers(0, 3))
 def test_full_sentences_are_covered_once_and_whole(documents, length, variant):
     ids, starts = documents
@@ -82,6 +84,7 @@ def test_full_sentences_are_covered_once_and_whole(documents, length, variant):
             assert start == sentence or after - sentence > length - 2
 
 
+@settings(deadline=None)
 @given(
     pairs=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30), st.booleans()), max_size=40),
     length=st.integers(8, 48),
@@ -101,6 +104,7 @@ def test_pairs_are_whole_or_counted(pairs, length, layout, choose):
     assert all(row and sum(end + special for _, _, end in row) <= length for row in rows_of(plan))
 
 
+@settings(deadline=None)
 @given(documents=documents(), length=st.integers(8, 40), variant=st.integers(0, 3))
 @pytest.mark.parametrize("layout", ["next_sentence", "sentence_order"])
 def test_units_of_two_cover_documents_of_two_sentences(layout, documents, length, variant):

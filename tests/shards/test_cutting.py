@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlm.shards.cutting import Spans, cut, split
@@ -32,6 +32,7 @@ texts = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 places = st.sets(st.integers(0, 360), max_size=60)
 
 
+@settings(deadline=None)
 @given(lengths=texts, capacity=st.integers(1, 30), better=places, worse=places)
 def test_cuts_follow_the_definition(lengths, capacity, better, worse):
     offsets = np.cumsum([0, *lengths])
@@ -44,6 +45,7 @@ def test_cuts_follow_the_definition(lengths, capacity, better, worse):
     assert all(0 < end - start <= capacity for _, start, end in listed(found))
 
 
+@settings(deadline=None)
 @given(lengths=texts, points=places)
 def test_splits_fall_at_every_place_inside(lengths, points):
     offsets = np.cumsum([0, *lengths])

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlm.seeding import keyed_generator
@@ -26,6 +26,7 @@ def plain_best_fit(costs, capacity):
     return rooms, rows
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40).flatmap(lambda capacity: st.tuples(st.just(capacity), st.lists(st.integers(1, capacity), max_size=80))))
 def test_rows_are_as_full_as_a_plain_search_makes_them(case):
     capacity, costs = case
@@ -38,6 +39,7 @@ def test_rows_are_as_full_as_a_plain_search_makes_them(case):
     assert set(rows.tolist()) == set(range(len(rooms)))
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 40).flatmap(lambda capacity: st.tuples(st.just(capacity), st.lists(st.integers(1, capacity), max_size=400))),
     st.sampled_from([0.0, 0.004, 0.1]),
