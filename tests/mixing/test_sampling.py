@@ -1,50 +1,48 @@
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlm.mixing.sampling import in_units, normalised, temperature_shares
+from xlm.mixing.sampling import unimax_shares
 
 
-# XLM (Conneau & Lample 2019), section 3.1: p = [.9, .09, .01] at the exponents of mBERT, XLM and XLM-R.
+# UniMax (Chung et al. 2023): sizes, budget, epochs -> shares.
 @pytest.mark.parametrize(
-    ("alpha", "expected"),
-    [(0.7, [0.8049, 0.1606, 0.0345]), (0.5, [0.7034, 0.2224, 0.0741]), (0.3, [0.5680, 0.2847, 0.1473])],
+    ("sizes", "budget", "epochs", "expected"),
+    [
+        ([100, 200, 300, 400, 500], 1000, 1, [0.1, 0.2, 0.2333, 0.2333, 0.2333]),
+        ([1, 10, 100, 1000], 500, 4, [0.008, 0.08, 0.456, 0.456]),
+    ],
 )
-def test_golden_shares(alpha, expected):
-    assert [round(float(share), 4) for share in temperature_shares([9000, 900, 100], alpha)] == expected
+def test_golden_shares(sizes, budget, epochs, expected):
+    shares = unimax_shares([epochs * size for size in sizes], budget)
+    assert [round(float(share), 4) for share in shares] == expected
 
 
-@given(sizes=st.lists(st.integers(0, 10**15), min_size=1, max_size=40).filter(any), alpha=st.floats(0, 1))
-def test_shares_agree_with_floating_point_and_sum_to_one(sizes, alpha):
-    shares = temperature_shares(sizes, alpha)
-    powers = np.array([float(size) ** alpha if size else 0.0 for size in sizes])
-    np.testing.assert_allclose([float(share) for share in shares], powers / powers.sum(), rtol=1e-9)
+@given(capacities=st.lists(st.integers(0, 10**12), min_size=1, max_size=40).filter(any), part=st.fractions(Fraction(1, 1000), 1))
+def test_nobody_gives_more_than_it_has_and_only_the_exhausted_give_less_than_others(capacities, part):
+    budget = part * sum(capacities)
+    shares = unimax_shares(capacities, budget)
     assert sum(shares) == 1
+    most = max(shares)
+    for capacity, share in zip(capacities, shares, strict=True):
+        assert share * budget <= capacity
+        assert share == most or share * budget == capacity
 
 
-def test_alpha_one_is_exactly_proportional_and_zero_is_equal():
-    assert temperature_shares([1, 2, 0, 7], 1.0) == (Fraction(1, 10), Fraction(1, 5), 0, Fraction(7, 10))
-    assert temperature_shares([1, 2, 0, 7], 0.0) == (Fraction(1, 3), Fraction(1, 3), 0, Fraction(1, 3))
+def test_the_order_of_the_corpora_does_not_matter():
+    assert unimax_shares([400, 4, 4000, 40], 500) == tuple(unimax_shares([4, 40, 400, 4000], 500)[place] for place in (2, 0, 3, 1))
 
 
-@pytest.mark.parametrize("bad", [[0, 0], [-1, 2], []])
-def test_nothing_to_draw_is_refused(bad):
+def test_an_empty_corpus_gives_nothing_and_everything_can_be_drawn():
+    assert unimax_shares([0, 30, 10], 40) == (0, Fraction(3, 4), Fraction(1, 4))
+
+
+def test_a_budget_above_everything_names_the_largest_possible():
+    with pytest.raises(ValueError, match="largest possible is 1,500"):
+        unimax_shares([500, 1000], 1501)
+    with pytest.raises(ValueError, match="positive"):
+        unimax_shares([500], 0)
     with pytest.raises(ValueError, match="negative"):
-        temperature_shares(bad, 0.5)
-    with pytest.raises(ValueError, match="negative"):
-        normalised(bad)
-
-
-@given(
-    weights=st.lists(st.one_of(st.floats(0, 1e9), st.integers(0, 10**12), st.fractions(0, 100)), min_size=1, max_size=60).filter(any),
-    units=st.sampled_from([1, 7, 1000, 1 << 60]),
-)
-def test_units_sum_exactly_and_each_is_within_one(weights, units):
-    whole = in_units(weights, units)
-    assert sum(whole) == units
-    for rounded, share in zip(whole, normalised(weights), strict=True):
-        assert abs(rounded - share * units) < 1
-        assert share or not rounded
+        unimax_shares([-1, 500], 10)

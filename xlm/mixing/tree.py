@@ -1,22 +1,21 @@
 """How many rows each leaf (a corpus under an objective) has given after n rows, at any n, in O(depth).
 
 Promise 1 needs counts that are a function of n alone, that add up to n, never fall, and stay within a
-row of the exact share. A binary tree, balanced by weight, gives all four: of the n rows that reach a
-node its left child gets
+row of the exact share. A binary tree gives all four: of the n rows that reach a node its left child gets
 
     floor(X(n) + 1/2),    X(n) = L + (n - N) * l / (l + r)
 
 and its right child the rest. l and r are the weights of the two sides in the plateau that n lies in, N
 and L the *exact* shares of the node and of its left side at the start of that plateau. X grows by at
-most one per row, so neither side ever falls, and a rounding error is multiplied by l / (l + r), about
-one half, on its way down a level: a leaf is off by at most (1 + f (1 + f' (1 + ...))) / 2, f its share
-of its parent, f' its parent's share of the next, the root left out. That is 1 for perfect halves and a
-little more where a heavy leaf sits deep, so of two ways to join the leaves the one with the smaller
-bound is taken. (Measured worst: 1.00 rows on power laws, equal weights and leaves that join.)
+most one per row, so neither side ever falls, and a rounding error is multiplied by l / (l + r) on its way
+down a level. `tree_shape.py` says how far a leaf may be off, and joins the leaves so that it is least.
 
 Anchoring X at the exact shares, instead of at the counts that were reached, keeps the errors of one
 plateau from adding to those of the next. X may then step by less than a row where the weights change;
 the count waits, or takes every row, until X has come level again. A side of weight 0 gets nothing.
+
+A node whose sides keep their ratio keeps its rule, and where a leaf drops out only the nodes above it are
+looked at: a plateau costs what changes in it.
 
 Two simpler forms are wrong: rounding cumulative weights gives counts that fall, and due times at
 k - 1/2 are off by hundreds of rows where many weights are equal.
@@ -25,83 +24,63 @@ k - 1/2 are off by hundreds of rows where many weights are equal.
 from __future__ import annotations
 
 import bisect
-import heapq
-import math
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.mixing.sampling import in_units
+from xlm.mixing.tree_bound import TreeBound
+from xlm.mixing.tree_rules import FRACTION_BITS, NodeRules, Rule, due_left, most_of_side
+from xlm.mixing.tree_shape import JUDGED_PLATEAUS, Joins, best_joins
+from xlm.mixing.tree_weights import LeafWeights, NodeWeights, Plateau, check_plateaus
 
-# Weights become integers that sum to this in every plateau: exact shares are then integers over it,
-# with the same few digits however many plateaus there are. Rounding to it moves a share by less than
-# one row in 10^18.
-UNITS = 1 << 60
-
-
-@dataclass(frozen=True)
-class Plateau:
-    """A stretch of ``rows`` rows over which the weights (one a leaf; 0 for a leaf that is not drawn) stay as they are."""
-
-    rows: int
-    weights: Sequence[Fraction | float | int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """The left count in one plateau: floor((offset + slope * n) / divisor), held between none and all of the new rows."""
-
-    start: int  # rows that had reached the node when the plateau began
-    left_start: int  # of them, the left child's
-    offset: int
-    slope: int
-    divisor: int
-
-    def left(self, rows: int) -> int:
-        due = (self.offset + self.slope * rows) // self.divisor
-        return max(self.left_start, min(self.left_start + rows - self.start, due))
-
-
-@dataclass(slots=True)
-class _Node:
-    """A leaf (``leaf`` >= 0) or an inner node; ``units`` is its weight in each plateau."""
-
-    units: list[int]
-    leaf: int = -1
-    left: _Node | None = None
-    right: _Node | None = None
-    rules: Sequence[_Rule] = ()
+# Plateaus whose rules are kept unpacked: those of the two ends of a window, and their neighbours.
+_UNPACKED_PLATEAUS = 4
 
 
 class CountTree:
     """Cumulative row counts of leaves whose weights change from plateau to plateau.
 
     ``groups`` (one label a leaf) keeps the leaves of a label in one subtree, so that the label's share
-    holds within a row in every window of rows, not only each leaf's.
+    holds within a row in every window of rows, not only each leaf's. ``joins`` is a shape made before, of a
+    tree over nearly the same plateaus.
     """
 
-    def __init__(self, plateaus: Sequence[Plateau], groups: Sequence[Hashable] | None = None) -> None:
-        if not plateaus or any(plateau.rows < 0 for plateau in plateaus):
-            raise ValueError("a count tree needs plateaus of no negative length")
-        self.leaves = len(plateaus[0].weights)
-        if any(len(plateau.weights) != self.leaves for plateau in plateaus):
-            raise ValueError("every plateau needs one weight a leaf; use 0 for leaves that are not drawn")
+    def __init__(self, plateaus: Sequence[Plateau], groups: Sequence[Hashable], joins: Joins | None = None) -> None:
+        check_plateaus(plateaus, groups)
+        self.leaves = len(groups)
         self.starts = [0, *accumulate(plateau.rows for plateau in plateaus)]
         self.total_rows = self.starts[-1]
-        lengths = [plateau.rows for plateau in plateaus]
-        units = [in_units(plateau.weights, UNITS) for plateau in plateaus]
-        self._groups = list(groups) if groups is not None else [None] * self.leaves
-        trees = [_grow(units, lengths, self._groups, join) for join in (_join_halves, _join_lightest)]
-        self._root, tops = min(trees, key=lambda tree: _bound(tree[0]))
-        _add_rules(self._root, lengths)
-        paths = _paths(self._root)
-        self._paths = {node.leaf: path for node, path in paths if node.leaf >= 0}
-        by_node = {id(node): path for node, path in paths}
-        self._top_paths = {label: by_node[id(top)] for label, top in tops.items()}
+        self.joins = joins if joins is not None else best_joins(_judged_shares(plateaus, groups), groups)
+        self._root = self.leaves + len(self.joins) - 1
+        self._tops = _tops(self.joins, groups)
+        weights = NodeWeights(LeafWeights(groups), self.joins, self._tops)
+        self._parents = weights.parents
+        self._rules = [NodeRules() for _ in self.joins]
+        bound = TreeBound(self.leaves, self.joins)
+        for number, plateau in enumerate(plateaus):
+            self._begin(number, weights.enter(plateau), weights, bound)
+        # No count is further from its exact share, in rows, while weights stay as they were in any one plateau.
+        self.bound = bound.rows()
+        self._unpacked: dict[int, list[Rule | None]] = {}
+
+    def _begin(self, plateau: int, touched: Sequence[int], weights: NodeWeights, bound: TreeBound) -> None:
+        """Begin a plateau at the nodes that it touches; they come from the root down, each after its parent."""
+        leaves, nodes = self.leaves, len(self._parents)
+        exact, arrived = [0] * nodes, [0] * nodes
+        exact[self._root], arrived[self._root] = self.starts[plateau] << FRACTION_BITS, self.starts[plateau]
+        for node in touched:
+            rules = self._rules[node - leaves]
+            exact_node, rows = exact[node], arrived[node]
+            exact_left, left_rows = rules.exact_left(exact_node), due_left(rules.last, rows)
+            left_weight, right_weight = weights.sides(node)
+            if rules.begin(plateau, left_weight, right_weight, exact_node, exact_left, rows, left_rows):
+                bound.change(node, left_weight, right_weight)
+            left, right = self.joins[node - leaves]
+            exact[left], exact[right] = exact_left, exact_node - exact_left
+            arrived[left], arrived[right] = left_rows, rows - left_rows
+        bound.take()
 
     def counts(self, rows: int) -> NDArray[np.int64]:
         """Return the cumulative count of every leaf after ``rows`` rows overall: [leaves] int64, summing to ``rows``."""
@@ -112,11 +91,11 @@ class CountTree:
 
     def count(self, leaf: int, rows: int) -> int:
         """Return one leaf's cumulative count after ``rows`` rows overall, in O(depth)."""
-        plateau = self._plateau(rows)
-        for node, goes_left in self._paths[leaf]:
-            left = node.rules[plateau].left(rows)
-            rows = left if goes_left else rows - left
-        return rows
+        return self._arrived(leaf, rows)
+
+    def group_count(self, group: Hashable, rows: int) -> int:
+        """Return the cumulative count of all leaves of a group after ``rows`` rows overall."""
+        return self._arrived(self._tops[group], rows)
 
     def between(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """Return (leaf, its count at ``start``, its count at ``stop``) of every leaf that has rows in [start, stop).
@@ -124,47 +103,83 @@ class CountTree:
         Costs O(depth) a leaf that has rows, wherever the window lies. Leaves come in the tree's order.
         """
         before, after = self._plateau(start), self._plateau(stop)
+        rules_before, rules_after = self._rules_in(before), self._rules_in(after)
+        leaves, children = self.leaves, self.joins
         found: list[tuple[int, int, int]] = []
-        waiting = [(self._root, start, stop)]
+        waiting = [(self._root, start, stop)] if stop > start else []
         while waiting:
             node, first, last = waiting.pop()
-            if first == last:
+            if node < leaves:
+                found.append((node, first, last))
                 continue
-            if node.left is None or node.right is None:
-                found.append((node.leaf, first, last))
-                continue
-            left_first, left_last = node.rules[before].left(first), node.rules[after].left(last)
-            waiting.append((node.right, first - left_first, last - left_last))
-            waiting.append((node.left, left_first, left_last))
+            node -= leaves
+            # `due_left` twice, written out: this loop is most of what a batch costs.
+            began, left_began, offset, slope = rules_before[node] or self._unpack(before, node)
+            left_first = (offset + slope * first) >> FRACTION_BITS
+            if left_first < left_began:
+                left_first = left_began
+            elif left_first > (most := left_began + first - began):
+                left_first = most
+            if before != after:
+                began, left_began, offset, slope = rules_after[node] or self._unpack(after, node)
+            left_last = (offset + slope * last) >> FRACTION_BITS
+            if left_last < left_began:
+                left_last = left_began
+            elif left_last > (most := left_began + last - began):
+                left_last = most
+            left, right = children[node]
+            if last - first > left_last - left_first:
+                waiting.append((right, first - left_first, last - left_last))
+            if left_last > left_first:
+                waiting.append((left, left_first, left_last))
         return found
-
-    def group_count(self, group: Hashable, rows: int) -> int:
-        """Return the cumulative count of all leaves of a group after ``rows`` rows overall."""
-        plateau = self._plateau(rows)
-        for node, goes_left in self._top_paths[group]:
-            left = node.rules[plateau].left(rows)
-            rows = left if goes_left else rows - left
-        return rows
 
     def most_in_window(self, group: Hashable, plateau: int, rows: int) -> int:
         """Return a bound on the rows of a group in any window of ``rows`` rows inside a plateau.
 
-        A floor of a line of slope s grows by at most ceil(rows * s) over ``rows`` steps; below the
-        root it may also catch up by one row after the weights have changed.
+        Below the root a side may also catch up by one row after the weights have changed.
         """
         most = rows
-        for depth, (node, goes_left) in enumerate(self._top_paths[group]):
-            child = node.left if goes_left else node.right
-            if child is None or node.units[plateau] == 0 or child.units[plateau] == 0:
+        for depth, (node, goes_left) in enumerate(self._path(self._tops[group])):
+            side = most_of_side(self._rules[node - self.leaves].at(plateau), most, goes_left)
+            if side == 0:
                 return 0
-            catching_up = 1 if depth and plateau else 0
-            most = min(most, -(-most * child.units[plateau] // node.units[plateau]) + catching_up)
+            most = min(most, side + (1 if depth and plateau else 0))
         return most
 
     @property
     def depth(self) -> int:
         """Levels between the root and its deepest leaf."""
-        return max(map(len, self._paths.values()))
+        return max(len(self._path(leaf)) for leaf in range(self.leaves))
+
+    def _arrived(self, node: int, rows: int) -> int:
+        plateau = self._plateau(rows)
+        for inner, goes_left in self._path(node):
+            left = due_left(self._rules[inner - self.leaves].at(plateau), rows)
+            rows = left if goes_left else rows - left
+        return rows
+
+    def _path(self, node: int) -> list[tuple[int, bool]]:
+        """Return the inner nodes from the root to a node's parent, and whether the way goes left at each."""
+        path: list[tuple[int, bool]] = []
+        while (parent := self._parents[node]) >= 0:
+            path.append((parent, self.joins[parent - self.leaves][0] == node))
+            node = parent
+        return path[::-1]
+
+    def _rules_in(self, plateau: int) -> list[Rule | None]:
+        """Return the rules of a plateau as far as they have been unpacked."""
+        rules = self._unpacked.get(plateau)
+        if rules is None:
+            while len(self._unpacked) >= _UNPACKED_PLATEAUS:
+                del self._unpacked[next(iter(self._unpacked))]
+            rules = self._unpacked[plateau] = [None] * len(self.joins)
+        return rules
+
+    def _unpack(self, plateau: int, inner: int) -> Rule:
+        rule = self._rules[inner].at(plateau)
+        self._rules_in(plateau)[inner] = rule
+        return rule
 
     def _plateau(self, rows: int) -> int:
         if not 0 <= rows <= self.total_rows:
@@ -173,116 +188,27 @@ class CountTree:
         return min(bisect.bisect_right(self.starts, rows), len(self.starts) - 1) - 1
 
 
-_Path = list[tuple[_Node, bool]]  # from the root: each inner node, and whether the way goes left
+def _tops(children: Sequence[tuple[int, int]], groups: Sequence[Hashable]) -> dict[Hashable, int]:
+    """Return the node that has all leaves of a group below it, for every group."""
+    labels: list[Hashable] = list(groups)
+    tops: dict[Hashable, int] = dict(zip(groups, range(len(groups)), strict=True))
+    mixed: list[bool] = [False] * len(groups)
+    for inner, (left, right) in enumerate(children, len(groups)):
+        alike = not mixed[left] and not mixed[right] and labels[left] == labels[right]
+        labels.append(labels[left])
+        mixed.append(not alike)
+        if alike:
+            tops[labels[left]] = inner
+    return tops
 
 
-def _paths(root: _Node) -> list[tuple[_Node, _Path]]:
-    """Return every node with the path to it."""
-    found: list[tuple[_Node, _Path]] = [(root, [])]
-    for node, path in found:  # grows while it is walked
-        if node.left is not None and node.right is not None:
-            found += [(node.left, [*path, (node, True)]), (node.right, [*path, (node, False)])]
-    return found
-
-
-_Join = Callable[[Sequence[_Node], Sequence[int]], _Node]
-
-
-def _grow(
-    units: Sequence[Sequence[int]], lengths: Sequence[int], groups: Sequence[Hashable], join: _Join
-) -> tuple[_Node, dict[Hashable, _Node]]:
-    """Join the leaves of each group, then the groups; return the root and the top node of every group."""
-    members: dict[Hashable, list[_Node]] = {}
-    for leaf, label in enumerate(groups):
-        members.setdefault(label, []).append(_Node([of_plateau[leaf] for of_plateau in units], leaf))
-    tops = {label: join(leaves, lengths) for label, leaves in members.items()}
-    return join(list(tops.values()), lengths), tops
-
-
-def _parent(left: _Node, right: _Node) -> _Node:
-    return _Node([a + b for a, b in zip(left.units, right.units, strict=True)], left=left, right=right)
-
-
-def _total(node: _Node, lengths: Sequence[int]) -> int:
-    return sum(length * units for length, units in zip(lengths, node.units, strict=True))
-
-
-def _join_halves(nodes: Sequence[_Node], lengths: Sequence[int]) -> _Node:
-    """Split the nodes, heaviest first, where the two sides weigh most nearly the same, and so on down."""
-    ordered = sorted(nodes, key=lambda node: _total(node, lengths), reverse=True)  # stable: equal weights keep their order
-    sums = [0, *accumulate(_total(node, lengths) for node in ordered)]
-
-    def join(low: int, high: int) -> _Node:
-        if high - low == 1:
-            return ordered[low]
-        twice_middle = sums[low] + sums[high]
-        cut = bisect.bisect_left(sums, twice_middle, low + 1, high - 1, key=lambda value: 2 * value)
-        if cut > low + 1 and twice_middle - 2 * sums[cut - 1] <= 2 * sums[cut] - twice_middle:
-            cut -= 1
-        if sums[low] == sums[high]:
-            cut = (low + high) // 2  # weightless leaves: only keep the tree shallow
-        return _parent(join(low, cut), join(cut, high))
-
-    return join(0, len(ordered))
-
-
-def _join_lightest(nodes: Sequence[_Node], lengths: Sequence[int]) -> _Node:
-    """Join the two lightest nodes until one is left (Huffman 1952), so that the lopsided splits lie near the root."""
-    waiting = [(_total(node, lengths), order, node) for order, node in enumerate(nodes)]
-    heapq.heapify(waiting)
-    for order in range(len(nodes), 2 * len(nodes) - 1):
-        light, _, right = heapq.heappop(waiting)
-        heavy, _, left = heapq.heappop(waiting)
-        heapq.heappush(waiting, (light + heavy, order, _parent(left, right)))
-    return waiting[0][2]
-
-
-def _bound(root: _Node) -> float:
-    """Return the largest error of a leaf that the shape of a tree allows within a plateau, in rows."""
-    worst = 0.0
-    waiting = [(root, [0.0] * len(root.units))]
-    while waiting:
-        node, errors = waiting.pop()
-        worst = max(worst, *errors)
-        for child in (node.left, node.right):
-            if child is not None:
-                shares = [units / whole if whole else 0.0 for units, whole in zip(child.units, node.units, strict=True)]
-                waiting.append((child, [0.5 + share * error for share, error in zip(shares, errors, strict=True)]))
-    return worst
-
-
-def _add_rules(root: _Node, lengths: Sequence[int]) -> None:
-    """Fill in every inner node's rule of each plateau, from the root down; ``arrived`` is what has reached a node by then."""
-    waiting = [(root, [0, *accumulate(lengths)])]
-    while waiting:
-        node, arrived = waiting.pop()
-        if node.left is None or node.right is None:
-            continue
-        rules: list[_Rule] = []
-        left_arrived = [0]
-        exact_node = exact_left = 0  # in UNITS of a row
-        for plateau, length in enumerate(lengths):
-            left, right = node.left.units[plateau], node.right.units[plateau]
-            rule = _rule(arrived[plateau], left_arrived[-1], exact_node, exact_left, left, right)
-            rules.append(rule)
-            left_arrived.append(rule.left(arrived[plateau + 1]))
-            exact_node += length * (left + right)
-            exact_left += length * left
-        node.rules = rules
-        waiting.append((node.left, left_arrived))
-        waiting.append((node.right, [all_rows - of_left for all_rows, of_left in zip(arrived, left_arrived, strict=True)]))
-
-
-def _rule(start: int, left_start: int, exact_node: int, exact_left: int, left: int, right: int) -> _Rule:
-    """Return the rule of one plateau; exact shares are in UNITS of a row, ``left`` and ``right`` are weights."""
-    if left == 0:
-        return _Rule(start, left_start, left_start, 0, 1)
-    if right == 0:
-        return _Rule(start, left_start, left_start - start, 1, 1)
-    # floor(X(n) + 1/2) over the common divisor 2 * UNITS * (left + right).
-    both = left + right
-    offset = 2 * exact_left * both - 2 * exact_node * left + UNITS * both
-    slope = 2 * UNITS * left
-    divisor = 2 * UNITS * both
-    common = math.gcd(offset, slope, divisor)
-    return _Rule(start, left_start, offset // common, slope // common, divisor // common)
+def _judged_shares(plateaus: Sequence[Plateau], groups: Sequence[Hashable]) -> NDArray[np.float64]:
+    """Return the leaves' shares in some plateaus, evenly apart: [plateaus, leaves]."""
+    drawn = [plateau for plateau in plateaus if plateau.rows] or list(plateaus[:1])
+    judged = min(JUDGED_PLATEAUS, len(drawn))
+    weights = LeafWeights(groups)
+    shares: list[NDArray[np.float64]] = []
+    for number in range(judged):
+        weights.enter(drawn[number * (len(drawn) - 1) // max(1, judged - 1)])
+        shares.append(weights.shares())
+    return np.unique(np.stack(shares), axis=0)
