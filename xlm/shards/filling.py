@@ -1,10 +1,10 @@
 """Filling rows to the last position with texts of which only certain runs may be taken.
 
 Texts come in a given order. A row takes them whole for as long as plenty of it is left; its end is filled
-by a search: a run of one of the next texts and a run of another that comes soon, such that as little as
-possible stays empty. A text that gave a run goes on from there in a later row. Rows stay alike, because all
-but their last runs come as the order has them; and whole pairs, which have one run only, fill rows as
-well as pieces of documents do.
+by a search: a run of one of the next texts, the longest first, and a run of another that comes soon, such that
+little or nothing stays empty. A text that gave a run goes on from there in a later row. Whole sentences can so
+fill rows that one document alone leaves a tenth empty; a token's context is then somewhat shorter on average,
+since rows end with runs of other documents.
 
 The runs that a text may give are a set of lengths, kept as the bits of an integer: the longest that fits is
 the highest bit up to there.
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 # Texts that are looked through for the last run of a row, for the one before it, and how many of its lengths are tried.
-LAST, FIRST, TRIES = 96, 8, 6
+AHEAD, FIRST, TRIES = 100, 8, 6
 # A row is filled by search from where at most this part of it is left.
 SEARCHED_PART = 0.25
 # No row is searched further once it leaves no more than this part of it empty, if rows so far allow for that.
@@ -83,7 +83,7 @@ class Filler:
         return row, item, start, end
 
     def _refill(self, coming: Iterator[tuple[int, int]]) -> None:
-        missing = LAST + FIRST - len(self._texts)
+        missing = AHEAD - len(self._texts)
         self._texts += [_Text(item, 0, end, self._runs.lengths_of_runs(item, 0, end)) for item, end in islice(coming, missing)]
 
     def _fill_row(self, row: int, left: int, coming: Iterator[tuple[int, int]], *, begun: bool) -> None:
@@ -117,8 +117,8 @@ class Filler:
         enough = max(0, int(min(budget, MOST_EMPTY * self._room)))
         best: list[tuple[int, int]] = []
         least = left
-        for place in range(1 if only_first else min(FIRST, len(self._texts))):
-            fitting = self._texts[place].lengths & ((2 << (left - self._cost)) - 1)
+        for place, text in enumerate(self._texts[: 1 if only_first else FIRST]):
+            fitting = text.lengths & ((2 << (left - self._cost)) - 1)
             for _ in range(TRIES):
                 if not fitting:
                     break
@@ -141,7 +141,7 @@ class Filler:
             return None
         mask = (2 << room) - 1
         best, longest = -1, 0
-        for place, text in enumerate(self._texts[:LAST]):
+        for place, text in enumerate(self._texts):
             length = (text.lengths & mask).bit_length() - 1
             if length > longest and place != besides:
                 best, longest = place, length

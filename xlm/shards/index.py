@@ -17,7 +17,7 @@ from xlm.shards.store import LocalStore, ShardStore
 INDEX_FILE = "index.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ShardFile:
     """One token shard: its path inside the shards folder, what it holds, and the file itself."""
 
@@ -46,7 +46,7 @@ class CorpusEntry:
     dropped: Mapping[str, int] = field(default_factory=dict)  # items left out while tokenising, by reason
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlanFile:
     """The rows of one token shard: block n of a row plan is made from shard n of its corpus and from nothing else."""
 
