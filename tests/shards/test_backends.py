@@ -48,6 +48,16 @@ def test_a_users_mistake_in_a_task_is_its_sentence(workers):
         list(LocalBackend(workers).map(partial(Doubles, fails_at=5), range(20)))
 
 
+def makes_nothing():
+    raise UserError("there is nothing to work with.")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_users_mistake_in_the_maker_is_its_sentence(workers):
+    with pytest.raises(UserError, match=r"^there is nothing to work with\.$"):
+        list(LocalBackend(workers).map(makes_nothing, range(3)))
+
+
 def test_a_killed_worker_is_one_sentence():
     with pytest.raises(UserError, match="a worker died before its shard was written"):
         list(LocalBackend(2).map(partial(Doubles, dies_at=5), range(20)))
@@ -102,7 +112,7 @@ def test_ray_does_every_task_once_and_passes_on_what_goes_wrong():
     assert {number: value for number, (value, _) in results.items()} == {number: 2 * number for number in range(20)}
     with pytest.raises(UserError, match=r"^task 5 is not a number\.$"):
         list(RayBackend(2).map(partial(Doubles, fails_at=5), range(20)))
-    with pytest.raises(UserError, match="the worker of a shard died 4 times"):
+    with pytest.raises(UserError, match="4 workers of Ray died at the same shard"):
         list(RayBackend(2).map(partial(Doubles, dies_at=5), range(20)))
 
 

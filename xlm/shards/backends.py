@@ -11,10 +11,12 @@ import os
 import pickle
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar
@@ -31,7 +33,8 @@ MOST_WORKERS = 8
 WORKER_BYTES = 2 << 30
 # Tasks that are handed out ahead, a worker: enough that none waits, few enough that results do not pile up.
 _AHEAD = 2
-_RAY_RETRIES = 3
+# Workers that may die at a task on a cluster, where machines come and go.
+_RAY_TRIES = 4
 
 
 class Backend(Protocol):
@@ -102,15 +105,15 @@ def _bounded(pool: ProcessPoolExecutor, tasks: Sequence[Task], ahead: int) -> It
             yield waiting.pop(future), future.result()
 
 
-_work: Callable[[Any], Any] | None = None
+_maker: Callable[[], Callable[[Any], Any]] | None = None
 
 
 def _start_worker(maker: Callable[[], Callable[[Any], Any]], lifeline: Connection) -> None:
-    global _work
+    global _maker
     # Ctrl-C ends a worker at once and silently; the parent says what happened.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(lifeline,), name="lifeline", daemon=True).start()
-    _work = maker()
+    _maker = maker
 
 
 def _end_with(lifeline: Connection) -> None:
@@ -118,16 +121,23 @@ def _end_with(lifeline: Connection) -> None:
     os._exit(1)
 
 
+@cache
+def _work() -> Callable[[Any], Any]:
+    """Return what the maker makes; with the first task, since what goes wrong while a worker starts is not passed on."""
+    assert _maker is not None
+    return _maker()
+
+
 def _do(task: Any) -> Any:  # noqa: ANN401
-    assert _work is not None
-    return _work(task)
+    return _work()(task)
 
 
 @dataclass(frozen=True)
 class RayBackend:
-    """Actors of Ray Data: of the cluster that ``RAY_ADDRESS`` names, else of this machine.
+    """Tasks of Ray Data: on the cluster that ``RAY_ADDRESS`` names, else on this machine.
 
-    Every machine needs this library and sees the corpus and the output folder under the same paths.
+    Every machine needs this library and sees the corpus and the output folder under the same paths. The task of a
+    lost machine is done by another one, but not for ever, as Ray would: a task may just be too large for its workers.
     """
 
     workers: int
@@ -139,43 +149,53 @@ class RayBackend:
         ray = _started_ray(self.workers)
         rows = [{"number": number, "task": pickle.dumps(task)} for number, task in enumerate(tasks)]
         workers = min(self.workers, len(tasks))
-        # A block a task: blocks are what Ray Data deals out. The task of a lost machine is done by another one; without
-        # a limit a task that kills its workers (out of memory) would be tried for ever.
+        begun = ray.remote(num_cpus=0)(_Begun).remote()
+        # A block a task: blocks are what Ray Data deals out.
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-            _RayWorker,
-            fn_constructor_args=(pickle.dumps(maker),),
-            compute=ray.data.ActorPoolStrategy(size=workers),
-            num_cpus=1,
-            ray_remote_args_fn=lambda: {"max_restarts": _RAY_RETRIES, "max_task_retries": _RAY_RETRIES},
+            _do_row, fn_args=(pickle.dumps(maker), begun), compute=ray.data.TaskPoolStrategy(size=workers), num_cpus=1
         )
+        for row in dataset.iter_rows():
+            done, answer = pickle.loads(row["result"])
+            if not done:
+                raise UserError(answer)
+            yield row["number"], answer
+
+
+class _Begun:
+    """Counts how often each task was begun; an actor, because a worker that died cannot tell."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[int] = Counter()
+
+    def count(self, number: int) -> int:
+        self._begun[number] += 1
+        return self._begun[number]
+
+
+def _do_row(row: dict[str, Any], maker: bytes, begun: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Do a task; a user's mistake travels as a value, since Ray wraps exceptions."""
+    import ray
+
+    answer: tuple[bool, Any]
+    if ray.get(begun.count.remote(row["number"])) > _RAY_TRIES:
+        answer = (
+            False,
+            f"{_RAY_TRIES} workers of Ray died at the same shard (killed, or out of memory; Ray's logs say more); run the same "
+            "command again, with fewer --workers where memory is short.",
+        )
+    else:
         try:
-            for row in dataset.iter_rows():
-                done, answer = pickle.loads(row["result"])
-                if not done:
-                    raise UserError(answer)
-                yield row["number"], answer
-        except ray.exceptions.RayActorError:
-            raise UserError(
-                f"the worker of a shard died {1 + _RAY_RETRIES} times (killed, or out of memory; Ray's logs say more); run the same "
-                f"command again, with fewer than --workers {workers} where memory is short."
-            ) from None
-
-
-class _RayWorker:
-    """What an actor runs; a user's mistake travels as a value, since Ray wraps exceptions."""
-
-    def __init__(self, maker: bytes) -> None:
-        self._maker = maker
-        self._work: Callable[[Any], Any] | None = None
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            if self._work is None:
-                self._work = pickle.loads(self._maker)()
-            answer = (True, self._work(pickle.loads(row["task"])))
+            answer = (True, _made(maker)(pickle.loads(row["task"])))
         except UserError as error:
             answer = (False, str(error))
-        return {"number": row["number"], "result": pickle.dumps(answer)}
+    return {"number": row["number"], "result": pickle.dumps(answer)}
+
+
+@lru_cache(maxsize=1)
+def _made(maker: bytes) -> Callable[[Any], Any]:
+    """Return what a maker makes, once a process: Ray gives a worker one task after the other."""
+    work: Callable[[Any], Any] = pickle.loads(maker)()
+    return work
 
 
 def _started_ray(workers: int) -> Any:  # noqa: ANN401
