@@ -2,12 +2,14 @@
 
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from xlm.corpora.store import read_pairs
 from xlm.errors import UserError
+from xlm.shards.index import ShardIndex
 from xlm.shards.reader import Segment, ShardSet
 from xlm.shards.store import LocalStore
 
@@ -72,6 +74,15 @@ def test_rows_are_found_in_their_blocks(shards):
             assert found.segments.item.max() < shards.shard(plan.corpus, block).items
 
 
+def test_blocks_without_rows_hold_none(shards_folder, vocabulary, tmp_path):
+    index = ShardIndex.load(shards_folder)
+    plan = index.plan("en", "documents", 64, 0)
+    files = tuple(replace(plan.files[0], rows=rows) for rows in (0, 3, 0, 0, 2, 0))
+    replace(index, plans={("en", "documents", 64, 0): replace(plan, rows=5, files=files)}).save(tmp_path)
+    blocks, local = ShardSet(tmp_path, vocabulary.fingerprint).block_of("en", "documents", 64, 0, np.arange(5))
+    assert (blocks.tolist(), local.tolist()) == ([1, 1, 1, 4, 4], [0, 1, 2, 0, 1])
+
+
 def test_sentences_are_found_among_the_flat_tokens(shards, texts):
     items = 0
     for shard in shards.shards("en"):
@@ -131,6 +142,17 @@ def test_verify_finds_one_changed_token(shards_folder, vocabulary, tmp_path):
     assert whole.count(tokens) == 1
     path.write_bytes(whole.replace(tokens, tokens[:-1] + bytes([tokens[-1] ^ 1])))
     with pytest.raises(UserError, match=r"de-00001\.arrow: the checksum of this shard does not match"):
+        ShardSet(folder, vocabulary.fingerprint).verify()
+
+
+def test_verify_finds_a_changed_row_plan(shards_folder, vocabulary, tmp_path):
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    path = folder / "plans" / "de-documents-64-v1-00001.arrow"
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(UserError, match=r"de-documents-64-v1-00001\.arrow: the checksum of this row plan"):
         ShardSet(folder, vocabulary.fingerprint).verify()
 
 

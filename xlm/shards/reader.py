@@ -26,6 +26,7 @@ from xlm.shards.format import (
     TOKEN_COLUMNS,
     VERSION_KEY,
     VOCABULARY_KEY,
+    FileFacts,
     Kind,
     content_checksum,
     map_arrow,
@@ -219,10 +220,17 @@ class ShardSet:
         return counts
 
     def verify(self) -> None:
-        """Read every shard and check its checksum; raises UserError naming the first that is damaged."""
+        """Read every shard and row plan and check its checksum; raises UserError naming the first that is damaged."""
         for corpus in self.index.corpora:
             for shard in self.shards(corpus):
                 shard.verify()
+        for plan in self.index.plans.values():
+            for file in plan.files:
+                path = self.store.local(file.path, file.sha256, file.size_bytes)
+                if FileFacts.of(path) != FileFacts(file.size_bytes, file.sha256):
+                    raise UserError(
+                        "the checksum of this row plan is not the one in the index; delete its shards folder and build it again.", file=path
+                    )
 
     def _name(self, corpus: str, item: int) -> str:
         shard, local = self._locate(corpus, item)
