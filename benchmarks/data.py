@@ -1,44 +1,60 @@
-"""How fast masked batches are made: our loader against `datasets` with transformers' MLM collator.
+"""How fast masked batches are made, how full they are, and how soon a run goes on.
 
-Both read the same documents from memory-mapped Arrow files, one document a row, shuffle them, select 15 %
-of the positions by BERT's rule and hand torch tensors over, in one process on one core. Rounds alternate
-between the two, so that other work on the machine meets both. The peer is given its special tokens' mask
-ready made, as `run_mlm.py` stores it. Ours also makes position, language and segment ids, and can make any
-batch without those before it.
+loader    tokens a second of our loader over those of `datasets` with transformers' MLM collator, the worse of two row
+          lengths. Both read the same documents from memory-mapped Arrow files in random order, one document a row,
+          select 15 % of the positions by BERT's rule and hand over torch tensors in micro-batches of 32 rows, in one
+          process on one core. Rounds alternate between the two, so that other work on the machine meets both. The
+          peer gets its special tokens' mask ready made, as `run_mlm.py` stores it. Ours takes its micro-batches from
+          global batches of 16, also makes position, language and segment ids, and can make any batch without those
+          before it.
+pairs     the share of a batch that is text or a special piece, ours over the peer's. Ours is what packed TLM rows of
+          256 positions hold, though nothing is computed for what is left of a row; the peer pads 32 pairs to the longest.
+resume    time to the first batch at step 0 over that at step 1,000,000, each in fresh processes, from opening the
+          shards and planning the run to the batch; loading Python's modules comes on top and is reported apart.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import datasets
-import numpy as np
-import torch
-import transformers
-from results import write_results
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+STARTED = time.perf_counter()
 
-from xlm.batching.loader import BatchLoader
-from xlm.batching.packed_batch import PackedBatch
-from xlm.config.recipe import Recipe
-from xlm.mixing.data_plan import DataPlan
-from xlm.seeding import keyed_generator
-from xlm.shards.index import PlanEntry, ShardIndex
-from xlm.shards.reader import ShardSet, TokenShard
-from xlm.shards.row_plan import document_segments, pack_rows
-from xlm.shards.writer import ShardWriter
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from results import write_results  # noqa: E402
+
+from xlm.batching.loader import BatchLoader  # noqa: E402
+from xlm.batching.packed_batch import PackedBatch  # noqa: E402
+from xlm.config.recipe import Recipe  # noqa: E402
+from xlm.mixing.data_plan import DataPlan  # noqa: E402
+from xlm.seeding import keyed_generator  # noqa: E402
+from xlm.shards.block_plan import block_plan  # noqa: E402
+from xlm.shards.index import CorpusEntry, PlanEntry, PlanFile, ShardIndex  # noqa: E402
+from xlm.shards.layouts import RULES, Layout  # noqa: E402
+from xlm.shards.reader import ShardSet, TokenShard  # noqa: E402
+from xlm.shards.writer import ShardWriter, corpus_entry  # noqa: E402
 
 VOCABULARY_SIZE = 32_000
 TOKENS = 2_000_000
 ROWS_PER_BATCH = 32
+BATCHES_PER_STEP = 16
 LENGTHS = (128, 512)
-ROUNDS = 9
-ROUND_S = 0.8
+ROUNDS = 11
+ROUND_S = 0.5
+PAIRS = 20_000
+PAIR_LENGTH = 256
+LANGUAGES = ("ar", "de", "es", "fr", "ja", "ru", "sw", "tr", "vi", "zh-Hans")
+LATE_STEP = 1_000_000
+STARTS = 5
 
 
 class Pieces:
@@ -47,54 +63,61 @@ class Pieces:
     size = VOCABULARY_SIZE
     special_ids = (0, 1, 2, 3, 4)
     bos_id, eos_id, mask_id = 2, 3, 4
+    is_word_start = np.arange(VOCABULARY_SIZE) % 3 == 0
 
 
-def documents(length: int) -> np.ndarray:
-    """Return documents that fill a row with their two special pieces: [rows, length - 2], Zipfian."""
-    shape = (TOKENS // length, length - 2)
-    return 5 + keyed_generator("benchmark", length).zipf(1.2, shape).astype(np.int64) % (VOCABULARY_SIZE - 5)
+def text(count: int, *key: str | int) -> np.ndarray:
+    """Return so many Zipfian pieces."""
+    drawn: np.ndarray = 5 + keyed_generator("benchmark", *key).zipf(1.2, count).astype(np.int64) % (VOCABULARY_SIZE - 5)
+    return drawn
 
 
-def our_batches(folder: Path, text: np.ndarray, length: int) -> Iterator[PackedBatch]:
-    """Write the documents as shards and yield the loader's batches, step after step."""
-    writer = ShardWriter(
-        folder, "en", "monolingual", ("en",), vocabulary_fingerprint="made", token_dtype=np.dtype(np.uint16), items_per_shard=1 << 30
-    )
-    for number, document in enumerate(text):
-        writer.add(str(number), document)
-    entry = writer.close()
-    shard = TokenShard.open(folder / entry.files[0].path, "monolingual", "made")
-    starts = np.zeros(VOCABULARY_SIZE, dtype=np.bool_)
-    segments = document_segments(shard.tokens[0], shard.offsets[0], {}, starts, length=length)
-    plan = pack_rows(segments, objective="mlm", length=length, generator=keyed_generator("rows", length))
-    plan.write(folder / "plan.arrow")
-    rows = PlanEntry("en", "mlm", length, 0, plan.rows, len(plan.segments), plan.fill("mlm", length), "plan.arrow")
-    ShardIndex("made", 1, {"en": entry}, {("en", "mlm", length, 0): rows}).save(folder)
-    shards = ShardSet(folder, "made")
-    recipe = one_phase_recipe(length)
-    loader = BatchLoader(
-        DataPlan(recipe, shards.index),
-        shards,
-        Pieces(),
-        recipe.seed,
-        rank=0,
-        world_size=1,
-        micro_batch_tokens=recipe.training.micro_batch_tokens,
-    )
-    for step in range(recipe.total_steps):
-        yield from loader.batch(step)
+def pairs_of(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return pairs of log-normal lengths: median 20 pieces a side with sigma .8, sides different by sigma .25.
+
+    Four bodies of pairs (a game's and an office suite's messages, the New Testament, the Quran), at 4 characters
+    a piece, have medians of 11 to 29, sigmas of .4 to 1.2 and differences of .2 to .5.
+    """
+    generator = keyed_generator("benchmark pairs", name)
+    source = generator.normal(np.log(20), 0.8, PAIRS)
+    lengths = np.maximum(1, np.exp([source, source + generator.normal(0, 0.25, PAIRS)])).astype(np.int64)
+    lengths = lengths[:, lengths.sum(axis=0) + RULES["pairs"].per_unit <= PAIR_LENGTH]
+    sides = [np.split(text(int(of_side.sum()), name, side), np.cumsum(of_side)[:-1]) for side, of_side in enumerate(lengths)]
+    return list(zip(*sides, strict=True))
 
 
-def one_phase_recipe(length: int) -> Recipe:
-    """Return a recipe of MLM alone; only its phase and token budgets matter here."""
-    tokens = ROWS_PER_BATCH * length
-    phase = {
-        "name": "mlm",
-        "steps": 10**9,
-        "sequence_length": length,
-        "sampling": {"kind": "temperature", "alpha": 1.0},
-        "objectives": {"mlm": {"share": 1.0}},
-    }
+def write_corpus(folder: Path, name: str, items: Sequence[tuple[np.ndarray, ...]]) -> CorpusEntry:
+    """Write documents or pairs as one shard."""
+    languages = tuple(name.split("_"))
+    kind = "pair" if len(languages) == 2 else "monolingual"
+    writer = ShardWriter(name, kind, languages, vocabulary_fingerprint="made", token_dtype=np.dtype(np.uint16))
+    for number, sides in enumerate(items):
+        writer.add(f"{number}", *sides)
+    return corpus_entry(name, kind, languages, [writer.write(folder, 0)])
+
+
+def write_rows(folder: Path, entry: CorpusEntry, layout: Layout, length: int) -> PlanEntry:
+    """Plan the rows of a corpus of one shard."""
+    shard = TokenShard.open(folder / entry.files[0].path, entry.kind, "made")
+    generator = keyed_generator("rows", entry.name, layout, length)
+    plan, _ = block_plan(shard, layout, length, is_word_start=Pieces.is_word_start, generator=generator)
+    path = f"rows/{entry.name}-{layout}-{length}.arrow"
+    facts = plan.write(folder / path)
+    file = PlanFile(path, plan.rows, facts.size_bytes, facts.sha256)
+    fill = plan.fill(layout, length)
+    return PlanEntry(entry.name, layout, length, 0, plan.rows, len(plan.segments), plan.text_tokens, fill, (file,))
+
+
+def save_index(folder: Path, corpora: Sequence[CorpusEntry], plans: Sequence[PlanEntry]) -> None:
+    """Write ``index.json``."""
+    by_key = {(plan.corpus, plan.layout, plan.length, plan.variant): plan for plan in plans}
+    ShardIndex("made", 1, {entry.name: entry for entry in corpora}, by_key).save(folder)
+
+
+def recipe_of(objectives: dict[str, object], length: int, *, micro_batches: int = BATCHES_PER_STEP, **phase: object) -> Recipe:
+    """Return a recipe; only its phases and token budgets matter here."""
+    default = {"name": "only", "steps": 10**9, "sequence_length": length, "sampling": {"kind": "temperature", "alpha": 0.5}}
+    tokens_per_step = BATCHES_PER_STEP * ROWS_PER_BATCH * length
     return Recipe.model_validate(
         {
             "name": "benchmark",
@@ -103,22 +126,43 @@ def one_phase_recipe(length: int) -> Recipe:
             "vocabulary": "none",
             "embeddings": {"kind": "random"},
             "model": {"width": 8, "layers": 1, "heads": 1, "feed_forward": 8, "max_positions": length},
-            "phases": [phase],
-            "training": {"tokens_per_step": tokens, "micro_batch_tokens": tokens, "optimizer": {"learning_rate": 1e-3}},
+            "phases": [{**default, "objectives": objectives, **phase}],
+            "training": {
+                "tokens_per_step": tokens_per_step,
+                "micro_batch_tokens": tokens_per_step // micro_batches,
+                "optimizer": {"learning_rate": 1e-3},
+            },
         }
     )
 
 
-def peer_batches(folder: Path, text: np.ndarray, length: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Save the same rows as a `datasets` set and yield the collator's batches, epoch after epoch."""
-    edge = np.ones((len(text), 1), dtype=np.int64)
-    columns = {
-        "input_ids": np.hstack([edge * Pieces.bos_id, text, edge * Pieces.eos_id]).tolist(),
-        "special_tokens_mask": np.hstack([edge, np.zeros_like(text), edge]).tolist(),
-    }
+def loader_of(folder: Path, recipe: Recipe) -> BatchLoader:
+    """Open shards, plan the run and return its loader, as training does."""
+    shards = ShardSet(folder, "made")
+    tokens = recipe.training.micro_batch_tokens
+    plan = DataPlan(recipe, shards.index)
+    return BatchLoader(plan, shards, Pieces(), recipe.seed, rank=0, world_size=1, micro_batch_tokens=tokens)
+
+
+def batches_of(loader: BatchLoader) -> Iterator[PackedBatch]:
+    """Yield micro-batches, step after step."""
+    step = 0
+    while True:
+        yield from loader.batch(step)
+        step += 1
+
+
+def peer_batches(folder: Path, rows: Sequence[np.ndarray]) -> Iterator[dict[str, torch.Tensor]]:
+    """Save rows of ids as a `datasets` set and yield the collator's batches, epoch after epoch."""
+    import datasets
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    special = [np.isin(row, Pieces.special_ids).astype(np.int64) for row in rows]
     datasets.disable_progress_bars()
-    datasets.Dataset.from_dict(columns).save_to_disk(folder)
-    rows = datasets.load_from_disk(folder).with_format("torch")
+    datasets.Dataset.from_dict({"input_ids": rows, "special_tokens_mask": special}).save_to_disk(folder)
+    stored = datasets.load_from_disk(folder).with_format("torch")
     names = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *(f"piece{number}" for number in range(5, VOCABULARY_SIZE))]
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, unk_token="<unk>")),
@@ -128,50 +172,127 @@ def peer_batches(folder: Path, text: np.ndarray, length: int) -> Iterator[dict[s
     generator = torch.Generator().manual_seed(1)
     while True:
         yield from torch.utils.data.DataLoader(
-            rows, batch_size=ROWS_PER_BATCH, shuffle=True, drop_last=True, collate_fn=collator, generator=generator
+            stored, batch_size=ROWS_PER_BATCH, shuffle=True, drop_last=True, collate_fn=collator, generator=generator
         )
 
 
-def tokens_per_second(following: Callable[[], int]) -> float:
-    """Take batches for a round and return tokens a second; ``following`` makes one and returns its tokens."""
-    started, tokens = time.perf_counter(), 0
-    while time.perf_counter() - started < ROUND_S:
+def speeds(following: Callable[[], int]) -> dict[str, float]:
+    """Take batches for a round and return tokens a second of wall and of processor time; ``following`` makes one."""
+    clock, processor, tokens = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - clock < ROUND_S:
         tokens += following()
-    return tokens / (time.perf_counter() - started)
+    return {"wall": tokens / (time.perf_counter() - clock), "processor": tokens / (time.process_time() - processor)}
 
 
-def compare(length: int) -> tuple[float, dict[str, object]]:
-    """Return ours over the peer's at one row length, the median over rounds, and every round's figures."""
-    text = documents(length)
-    with tempfile.TemporaryDirectory() as folder:
-        ours = our_batches(Path(folder) / "ours", text, length)
-        peer = peer_batches(Path(folder) / "peer", text, length)
+def measure_loader(length: int) -> tuple[float, dict[str, object]]:
+    """Return ours over the peer's at one row length, the median over rounds of wall time, and every round's figures."""
+    documents = text(TOKENS // length * (length - 2), "documents", length).reshape(-1, length - 2)
+    edges = np.full((len(documents), 1), Pieces.bos_id), np.full((len(documents), 1), Pieces.eos_id)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        entry = write_corpus(folder, "en", [(document,) for document in documents])
+        save_index(folder, [entry], [write_rows(folder, entry, "documents", length)])
+        ours = batches_of(loader_of(folder, recipe_of({"mlm": {"share": 1.0}}, length)))
+        peer = peer_batches(folder / "peer", list(np.hstack([edges[0], documents, edges[1]])))
         sides = {"ours": lambda: next(ours).tokens, "peer": lambda: next(peer)["input_ids"].numel()}
         for following in sides.values():  # files opened, pages cached, code warm
-            for _ in range(5):
+            for _ in range(2 * BATCHES_PER_STEP):
                 following()
-        rounds = [{name: tokens_per_second(following) for name, following in sides.items()} for _ in range(ROUNDS)]
+        rounds = [{side: speeds(following) for side, following in sides.items()} for _ in range(ROUNDS)]
         peer.close()
-        ours.close()
-    ratio = statistics.median(figures["ours"] / figures["peer"] for figures in rounds)
-    medians = {name: statistics.median(figures[name] for figures in rounds) for name in sides}
-    return ratio, {"tokens_per_second": medians, "rounds": rounds, "sequence_length": length, "rows_per_batch": ROWS_PER_BATCH}
+    ratios = {clock: statistics.median(each["ours"][clock] / each["peer"][clock] for each in rounds) for clock in ("wall", "processor")}
+    medians = {side: {clock: statistics.median(each[side][clock] for each in rounds) for clock in ratios} for side in sides}
+    figures = {
+        "ratios": ratios,
+        "tokens_per_second": medians,
+        "rounds": rounds,
+        "sequence_length": length,
+        "rows_per_batch": ROWS_PER_BATCH,
+    }
+    return ratios["wall"], figures
+
+
+def measure_pairs() -> tuple[float, dict[str, object]]:
+    """Return our share of useful positions over the peer's on the same pairs, over an epoch of each."""
+    pairs = pairs_of("en_de")
+    bos, eos = np.array([Pieces.bos_id]), np.array([Pieces.eos_id])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        entry = write_corpus(folder, "en_de", pairs)
+        rows = write_rows(folder, entry, "pairs", PAIR_LENGTH)
+        save_index(folder, [entry], [rows])
+        ours = batches_of(loader_of(folder, recipe_of({"tlm": {"share": 1.0}}, PAIR_LENGTH)))
+        batches = rows.rows // ROWS_PER_BATCH
+        our_share = sum(next(ours).tokens for _ in range(batches)) / (batches * ROWS_PER_BATCH * PAIR_LENGTH)
+        peer = peer_batches(folder / "peer", [np.concatenate([bos, source, eos, target, eos]) for source, target in pairs])
+        padded = useful = 0
+        for _ in range(len(pairs) // ROWS_PER_BATCH):
+            present = next(peer)["attention_mask"]
+            padded, useful = padded + present.numel(), useful + int(present.sum())
+        peer.close()
+    lengths = [len(source) + len(target) + 3 for source, target in pairs]
+    shares = {"ours": our_share, "peer": useful / padded}
+    return our_share / shares["peer"], {"useful_share": shares, "pairs": len(pairs), "mean_length": statistics.mean(lengths)}
+
+
+def many_corpora(folder: Path) -> Recipe:
+    """Write ten languages and their pairs with English, and return a recipe that draws from all of them."""
+    corpora = [write_corpus(folder, name, [(text(64, name, item),) for item in range(500)]) for name in LANGUAGES]
+    corpora += [write_corpus(folder, f"en_{name}", pairs_of(name)[:500]) for name in LANGUAGES]
+    layouts: dict[str, tuple[Layout, ...]] = {"monolingual": ("documents",), "pair": ("pairs", "separate_pairs")}
+    plans = [write_rows(folder, entry, layout, PAIR_LENGTH) for entry in corpora for layout in layouts[entry.kind]]
+    save_index(folder, corpora, plans)
+    ramp: dict[str, object] = {"start": 0.5, "end": 0.3}
+    objectives = {"mlm": {"share": ramp}, "tlm": {"share": {"start": 0.3, "end": 0.5}}, "contrastive": {"share": 0.2}}
+    return recipe_of(objectives, PAIR_LENGTH, micro_batches=1, steps=2 * LATE_STEP)
+
+
+def first_batch(folder: Path, step: int) -> None:
+    """Print how long a process takes from its start to its first batch, as JSON."""
+    recipe = Recipe.model_validate_json((folder / "recipe.json").read_text(encoding="utf-8"))
+    loaded = time.perf_counter()
+    batches = loader_of(folder, recipe).batch(step)
+    print(json.dumps({"modules": loaded - STARTED, "first_batch": time.perf_counter() - loaded, "tokens": sum(b.tokens for b in batches)}))
+
+
+def measure_resume() -> tuple[float, dict[str, object]]:
+    """Return the time to the first batch at step 0 over that at `LATE_STEP`, medians over processes that take turns."""
+    found: dict[int, list[dict[str, Any]]] = {0: [], LATE_STEP: []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "recipe.json").write_text(many_corpora(folder).model_dump_json(), encoding="utf-8")
+        for _ in range(STARTS):
+            for step, of_step in found.items():
+                command = [sys.executable, str(Path(__file__).resolve()), "first-batch", name, str(step)]
+                printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                of_step.append(json.loads(printed))
+    seconds = {step: statistics.median(each["first_batch"] for each in of_step) for step, of_step in found.items()}
+    return seconds[0] / seconds[LATE_STEP], {"seconds_to_first_batch": seconds, "processes": found}
 
 
 def main() -> None:
-    """Measure every length, print the ratios and write ``results/data.json``."""
+    """Measure everything, print the ratios and write ``results/data.json``."""
     torch.set_num_threads(1)
+    if sys.argv[1:2] == ["first-batch"]:
+        first_batch(Path(sys.argv[2]), int(sys.argv[3]))
+        return
     ratios: dict[str, float] = {}
     raw: dict[str, object] = {"peer": "datasets + transformers.DataCollatorForLanguageModeling in a torch DataLoader"}
     for length in LENGTHS:
         label = f"loader_{length}"
-        ratios[label], figures = compare(length)
-        raw[label] = figures
-        medians = figures["tokens_per_second"]
+        ratios[label], raw[label] = measure_loader(length)
+        figures: Any = raw[label]
+        ours, peer = (figures["tokens_per_second"][side]["wall"] for side in ("ours", "peer"))
         print(
-            f"length {length}: ours {medians['ours']:,.0f} tokens/s, peer {medians['peer']:,.0f} tokens/s, ratio {ratios[label]:.2f}",
+            f"length {length}: ours {ours:,.0f} tokens/s, peer {peer:,.0f} tokens/s, "
+            f"ratio {ratios[label]:.2f} (processor time {figures['ratios']['processor']:.2f})",
             flush=True,
         )
+    ratios["loader"] = min(ratios[f"loader_{length}"] for length in LENGTHS)
+    ratios["pairs"], raw["pairs"] = measure_pairs()
+    print(f"pairs: useful share {raw['pairs']['useful_share']}, ratio {ratios['pairs']:.2f}", flush=True)  # type: ignore[index]
+    ratios["resume"], raw["resume"] = measure_resume()
+    print(f"first batch: {raw['resume']['seconds_to_first_batch']} s, ratio {ratios['resume']:.2f}", flush=True)  # type: ignore[index]
     print(f"written: {write_results('data', ratios, raw)}")
 
 

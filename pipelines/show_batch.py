@@ -1,4 +1,4 @@
-"""Show what the model sees: any global batch of a recipe, or a text of your own, with pieces, languages, masks and positions."""
+"""Show what the model sees: any global batch of a recipe, or a text of your own: text, pieces, languages, masks, positions, sources."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from xlm.batching.given_text import given_pair, given_text
+from xlm.batching.given_text import TypedRows
 from xlm.batching.loader import BatchLoader
-from xlm.batching.packed_batch import PackedBatch
+from xlm.batching.packed_batch import OBJECTIVES, PackedBatch
 from xlm.batching.rendering import lines, show
 from xlm.config.phases import Objective, Phase
 from xlm.errors import UserError, exits_cleanly
@@ -18,6 +18,7 @@ from xlm.mixing.data_plan import DataPlan
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
+from xlm.shards.store import open_store
 from xlm.vocab.vocabulary import Vocabulary
 
 
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--rank", type=int, default=0, metavar="R", help="with --world-size: whose part of the batch (default 0)")
     result.add_argument("--world-size", type=int, metavar="W", help="with --step: dealt to W ranks (default: the whole batch at once)")
     result.add_argument("--languages", nargs="+", default=[], metavar="L", help="with --pair and --text: BCP-47, in order")
-    result.add_argument("--objective", choices=["mlm", "tlm", "contrastive"], help="default: tlm for a pair, mlm for a text")
+    result.add_argument("--objective", choices=OBJECTIVES, help="with --pair and --text (default: tlm for a pair, mlm for a text)")
     result.add_argument("--json", action="store_true", help="plain values instead of text to read")
     return result
 
@@ -65,8 +66,7 @@ def batch_of_step(invocation: Invocation, vocabulary: Vocabulary) -> tuple[list[
         raise UserError(
             f"there is no rank {arguments.rank} among {world_size}; ranks count from 0, and --world-size says how many there are."
         )
-    read_record(invocation.folder.shards)
-    shards = ShardSet(invocation.folder.shards, vocabulary.fingerprint)
+    shards = _open_shards(invocation, vocabulary)
     plan = DataPlan(recipe, shards.index)
     phase, step_in_phase = plan.phase_at(arguments.step)
     loader = BatchLoader(
@@ -84,6 +84,7 @@ def batch_of_step(invocation: Invocation, vocabulary: Vocabulary) -> tuple[list[
         "step": arguments.step,
         "phase": recipe.phases[phase].name,
         "step in phase": step_in_phase,
+        "mask rate": f"{recipe.phases[phase].mask_rate_at(step_in_phase):.4g}",
         "rank": f"{arguments.rank} of {world_size}",
     }
     return loader.batch(arguments.step), plan.languages, heading
@@ -94,19 +95,28 @@ def batch_of_text(invocation: Invocation, vocabulary: Vocabulary) -> tuple[Packe
     arguments, recipe = invocation.arguments, invocation.recipe
     objective: Objective = arguments.objective or ("tlm" if arguments.pair else "mlm")
     phase: Phase = next((phase for phase in recipe.phases if objective in phase.objectives), recipe.phases[0])
+    counts = _open_shards(invocation, vocabulary).piece_counts() if phase.masking.selection == "frequency" else None
+    rows = TypedRows(vocabulary, phase, recipe.seed, counts)
     languages = arguments.languages
     if arguments.pair:
-        if len(languages) != 2:
-            raise UserError(f"--pair needs two --languages, in the order of the texts; {len(languages)} given.")
-        batch = given_pair(vocabulary, tuple(arguments.pair), objective, mask_rate=phase.mask_rate, seed=recipe.seed)
+        batch = rows.pair(tuple(arguments.pair), objective, languages)
     else:
         if not languages:
             raise UserError("--text needs --languages: one, or several for code-switched text (such as zh-Hans en).")
-        batch, languages = given_text(vocabulary, arguments.text, objective, languages, mask_rate=phase.mask_rate, seed=recipe.seed)
-    heading = {"objective": objective, "mask rate": phase.mask_rate if objective != "contrastive" else "none (unmasked)"}
+        batch, languages = rows.text(arguments.text, objective, languages)
+    unmasked = objective in ("contrastive", "clm")
+    heading: dict[str, object] = {"objective": objective, "mask rate": "none (unmasked)" if unmasked else f"{phase.mask_rate_at(0):.4g}"}
+    if objective == "tlm":
+        heading["form"] = phase.objectives[objective].form if objective in phase.objectives else "infoxlm"
     if batch.tokens > phase.sequence_length:
         heading["longer than a row"] = f"{batch.tokens} tokens, rows hold {phase.sequence_length}"
     return batch, languages, heading
+
+
+def _open_shards(invocation: Invocation, vocabulary: Vocabulary) -> ShardSet:
+    store = open_store(invocation.recipe.shards.storage, invocation.folder.shards)
+    store.record()  # says so where the stage has not finished
+    return ShardSet(store, vocabulary.fingerprint)
 
 
 def print_text(batches: Iterable[PackedBatch], vocabulary: Vocabulary, languages: Sequence[str], heading: dict[str, object]) -> None:
@@ -115,13 +125,13 @@ def print_text(batches: Iterable[PackedBatch], vocabulary: Vocabulary, languages
     for number, batch in enumerate(batches):
         predicted = int(batch.labels.numel())
         print(f"\nmicro-batch {number}: {batch.sequences:,} sequences, {batch.tokens:,} tokens, {predicted:,} predicted\n")
-        for sequence in show(batch, vocabulary.pieces, languages):
+        for sequence in show(batch, vocabulary, languages):
             print("\n".join(lines(sequence)))
 
 
 def print_json(batches: Iterable[PackedBatch], vocabulary: Vocabulary, languages: Sequence[str], heading: dict[str, object]) -> None:
     """Print for programs: one object."""
-    shown = [[sequence.as_json() for sequence in show(batch, vocabulary.pieces, languages)] for batch in batches]
+    shown = [[sequence.as_json() for sequence in show(batch, vocabulary, languages)] for batch in batches]
     print(json.dumps({**heading, "micro_batches": shown}, ensure_ascii=False, indent=1))
 
 

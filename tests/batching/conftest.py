@@ -154,7 +154,11 @@ def every_objective(shards):
 
     def make(form="infoxlm", rows="documents", **phase):
         text = {objective: {"share": 0.1, "rows": rows} for objective in ("mlm", "clm", "rtd")}
-        others = {"tlm": {"share": 0.2, "form": form}, **{objective: {"share": 0.2} for objective in ("contrastive", "sop")}, "nsp": {"share": 0.1}}
+        others = {
+            "tlm": {"share": 0.2, "form": form},
+            **{objective: {"share": 0.2} for objective in ("contrastive", "sop")},
+            "nsp": {"share": 0.1},
+        }
         return LeavesOnly(build_recipe([{"objectives": {**text, **others}, "mask_rate": 0.25, **phase}]), shards.index)
 
     return make

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,7 +37,7 @@ def sequences_of(batch):
     targets = dict(zip(batch.predict_positions.tolist(), batch.labels.tolist(), strict=True))
     objective_of = dict(zip(batch.predict_positions.tolist(), batch.prediction_objective.tolist(), strict=True))
     bounds = batch.cu_seqlens.tolist()
-    for number, (first, last) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for number, (first, last) in enumerate(pairwise(bounds)):
         objective = OBJECTIVES[int(batch.sequence_objective[number])]
         predicted = {place - first: targets[place] for place in range(first, last) if place in targets}
         assert all(OBJECTIVES[objective_of[first + place]] == objective for place in predicted)

@@ -1,28 +1,55 @@
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from xlm.batching.row_reader import RowReader
+from xlm.batching.row_reader import RowReader, runs
+from xlm.mixing.batch_rows import BatchRows
 
 
-@pytest.mark.parametrize("objective", ["mlm", "tlm", "contrastive"])
-def test_texts_are_those_of_the_row_plan(setting, objective):
-    refs = [ref for step in range(4) for ref in setting.plan.rows(step) if ref.objective == objective]
-    reader = RowReader(setting.shards)
-    texts = reader.read(refs)
-    assert sorted(texts.refs, key=str) == sorted(refs, key=str)
-    segments = [
-        (ref.corpus, *segment)
-        for ref in texts.refs
-        for segment in setting.shards.row(ref.corpus, objective, ref.sequence_length, ref.variant, ref.row)
+@pytest.mark.parametrize(
+    ("layout", "corpora"), [("documents", ("de", "en")), ("separate_pairs", ("en_de", "en_sw")), ("documents", ("sw",))]
+)
+def test_texts_are_those_of_the_row_plan(every_objective, shards, layout, corpora):
+    plan = every_objective()
+    objective = "mlm" if layout == "documents" else "contrastive"
+    leaves = [number for number, leaf in enumerate(plan.leaves) if leaf.objective == objective and leaf.corpus in corpora]
+    addresses = [
+        (leaf, variant, row)
+        for leaf in leaves
+        for variant in (0, 1)
+        for row in range(0, shards.index.rows(plan.leaves[leaf].corpus, layout, 32, variant), 3)
     ]
-    per_row = [len(setting.shards.row(ref.corpus, objective, ref.sequence_length, ref.variant, ref.row)) for ref in texts.refs]
-    assert texts.segments_per_row.tolist() == per_row
-    assert texts.items.tolist() == [item for _, item, _, _ in segments]
-    assert texts.offsets.tolist() == [start for _, _, start, _ in segments]
-    lengths = [side.lengths.tolist() for side in texts.sides]
-    assert [sum(of_segment) for of_segment in zip(*lengths, strict=True)] == [end - start for _, _, start, end in segments]
-    names = reader.names(texts)
-    name_of = setting.shards.document_id if objective == "mlm" else setting.shards.pair_key
-    assert names == [name_of(corpus, item) for corpus, item, _, _ in segments]
-    assert {item // 70 for _, item, _, _ in segments} == {0, 1, 2}  # every shard of a corpus took part
-    if objective == "contrastive":
-        assert [reader.pairs_in(ref) for ref in texts.refs] == per_row
+    leaf, variant, row = (np.array(column) for column in zip(*addresses, strict=True))
+    rows = BatchRows(0, 0, 32, 0.15, np.arange(len(leaf)), leaf, variant, variant, row)
+    reader = RowReader(shards, plan.leaves, plan.languages)
+    read = reader.read(rows, layout)
+    found = [
+        (plan.leaves[of_leaf].corpus, shards.row(plan.leaves[of_leaf].corpus, layout, 32, of_variant, of_row))
+        for of_leaf, of_variant, of_row in addresses
+    ]
+    assert read.texts.segments_per_row.tolist() == [len(segments) for _, segments in found]
+    segments = [(corpus, segment) for corpus, of_row in found for segment in of_row]
+    assert reader.corpus_items(read).tolist() == [segment.item for _, segment in segments]
+    assert {segment.item // 70 for _, segment in segments} == {0, 1, 2}  # every shard of a corpus took part
+    name_of = shards.document_id if layout == "documents" else shards.pair_key
+    assert reader.names(read) == [name_of(corpus, segment.item) for corpus, segment in segments]
+    assert read.texts.offsets.tolist() == [segment.start for _, segment in segments]
+    for number, (corpus, segment) in enumerate(segments):
+        if layout == "documents":
+            expected = [shards.document_tokens(corpus, segment.item)[segment.start : segment.end]]
+        else:
+            expected = shards.pair_tokens(corpus, segment.item)
+        for side, ids in enumerate(expected):
+            start = read.texts.starts[side, number]
+            assert read.texts.pieces[start : start + read.texts.lengths[side, number]].tolist() == ids.tolist()
+            assert plan.languages[read.texts.languages[side, number]] == corpus.split("_")[side]
+
+
+@given(values=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=12))
+def test_runs_are_of_equal_neighbours(values):
+    first, second = (np.array(column) for column in zip(*values, strict=True))
+    found = runs(first, second)
+    assert [place for begin, end in found for place in range(begin, end)] == list(range(len(values)))
+    assert all(len(set(values[begin:end])) == 1 for begin, end in found)
+    assert all(values[end - 1] != values[end] for _, end in found[:-1])

@@ -7,77 +7,89 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from xlm.batching.collate import PlacedRows, collate
-from xlm.batching.contrastive import contrastive_rows
-from xlm.batching.masking import Masker
-from xlm.batching.mlm import mlm_rows
+from xlm.batching.collate import RowsOfBatch, collate
+from xlm.batching.contrastive import pair_key_ids
+from xlm.batching.objective_rows import RowMaker
 from xlm.batching.packed_batch import PackedBatch
-from xlm.batching.packed_rows import Ids, PackedRows
-from xlm.batching.row_builder import pair_key_id
-from xlm.batching.texts import Pieces, Texts
-from xlm.batching.tlm import tlm_rows
+from xlm.batching.packed_rows import Ids
+from xlm.batching.texts import Pieces, RowTexts
+from xlm.batching.words import has_spaces
 from xlm.codeswitch.tags import Run, tag_by_script
-from xlm.config.phases import Objective
+from xlm.config.phases import PAIR_OBJECTIVES, TEXT_OBJECTIVES, Objective, ObjectiveShare, Phase
 from xlm.errors import UserError
-from xlm.seeding import key_digest
+from xlm.seeding import key_int64
 from xlm.vocab.vocabulary import Vocabulary
 
-_ONE = np.ones(1, dtype=np.int64)
+# Objectives of two spans in one language; what is typed as a pair is A and the span that follows it.
+SPAN_OBJECTIVES: tuple[Objective, ...] = ("nsp", "sop")
 
 
-def given_pair(vocabulary: Vocabulary, pair: tuple[str, str], objective: Objective, *, mask_rate: float, seed: int) -> PackedBatch:
-    """Return a batch that holds one pair; language ids are 0 for its first text and 1 for its second.
+class TypedRows:
+    """Lays typed texts out as a phase's rows; the same text and seed give the same masks."""
 
-    Raises UserError for an objective that takes no pairs and for a text without tokens.
-    """
-    sources, targets = (Texts.of([_encoded(vocabulary, text)]) for text in pair)
-    languages = np.array([[0, 1]], dtype=np.int64)
-    if objective == "contrastive":
-        key = np.array([pair_key_id("\t".join(pair))], dtype=np.int64)
-        return _batch(contrastive_rows(sources, targets, _ONE, languages, key, pieces=vocabulary))
-    if objective != "tlm":
-        raise UserError(f"a pair cannot be shown as {objective}; use --objective tlm or contrastive, or --text.")
-    return _batch(
-        tlm_rows(
-            sources,
-            targets,
-            _ONE,
-            languages,
-            pieces=vocabulary,
-            masker=Masker(vocabulary),
-            mask_rate=mask_rate,
-            keys=[key_digest("given pair", seed, *pair)],
-        )
-    )
+    def __init__(self, vocabulary: Vocabulary, phase: Phase, seed: int, piece_counts: NDArray[np.uint64] | None = None) -> None:
+        """``piece_counts`` [vocabulary] are needed where the phase's masks depend on them."""
+        self._vocabulary = vocabulary
+        self._phase = phase
+        self._seed = seed
+        self._piece_counts = piece_counts
 
+    def pair(self, pair: tuple[str, str], objective: Objective, languages: Sequence[str]) -> PackedBatch:
+        """Return a batch that holds one pair, or two spans; language ids count ``languages``.
 
-def given_text(
-    vocabulary: Vocabulary, text: str, objective: Objective, languages: Sequence[str], *, mask_rate: float, seed: int
-) -> tuple[PackedBatch, tuple[str, ...]]:
-    """Return a batch that holds one text, and the languages that its language ids stand for.
+        Raises UserError for an objective that takes no pairs, a wrong number of languages and a text without tokens.
+        """
+        if objective not in (*PAIR_OBJECTIVES, *SPAN_OBJECTIVES):
+            allowed = ", ".join((*PAIR_OBJECTIVES, *SPAN_OBJECTIVES))
+            raise UserError(f"a pair cannot be shown as {objective}; use --objective with one of {allowed}, or --text.")
+        sides = 2 if objective in PAIR_OBJECTIVES else 1
+        if len(languages) != sides:
+            wanted = "two --languages, in the order of the texts" if sides == 2 else "one of --languages, that of both spans"
+            raise UserError(f"--pair as {objective} needs {wanted}; {len(languages)} given.")
+        first, second = (self._encoded(text) for text in pair)
+        if sides == 2:
+            texts = RowTexts.of([[first], [second]], [0, 1], [1])
+        else:
+            # One item, so that the second span follows the first.
+            texts = replace(RowTexts.of([[first, second]], [0], [2]), items=np.zeros(2, dtype=np.int64), offsets=np.array([0, first.size]))
+        return self._batch(objective, texts, languages, key=pair)
 
-    With several ``languages``, or text in a script of none of them, each token gets the language of its
-    script; punctuation goes with the token before it. Raises UserError for an objective that needs a
-    pair and for a text without tokens.
-    """
-    if objective != "mlm":
-        raise UserError(f"a single text cannot be shown as {objective}; use --objective mlm, or give a --pair.")
-    ids, offsets = vocabulary.encode_with_offsets(text)
-    _check_tokens(ids, text)
-    rows = mlm_rows(
-        Texts.of([ids]),
-        _ONE,
-        np.zeros(1, dtype=np.int64),
-        pieces=vocabulary,
-        masker=Masker(vocabulary),
-        mask_rate=mask_rate,
-        keys=[key_digest("given text", seed, text)],
-    )
-    tags = _token_languages(tag_by_script(text, languages), offsets, languages[0])
-    named = tuple(dict.fromkeys([*languages, *tags]))
-    token_languages = [named.index(tag) for tag in (tags[0], *tags, tags[-1])]  # <s> and </s> go with their neighbours
-    return replace(_batch(rows), language_ids=torch.tensor(token_languages)), named
+    def text(self, text: str, objective: Objective, languages: Sequence[str]) -> tuple[PackedBatch, tuple[str, ...]]:
+        """Return a batch that holds one text, and the languages that its language ids stand for.
+
+        With several ``languages``, or text in a script of none of them, each token gets the language of its
+        script; punctuation goes with the token before it. Whether words are told apart by spaces goes by the
+        first language. Raises UserError for an objective that needs a pair and for a text without tokens.
+        """
+        if objective not in TEXT_OBJECTIVES:
+            raise UserError(
+                f"a single text cannot be shown as {objective}; use --objective with one of {', '.join(TEXT_OBJECTIVES)}, or give a --pair."
+            )
+        ids, offsets = self._vocabulary.encode_with_offsets(text)
+        _check_tokens(ids, text)
+        batch = self._batch(objective, RowTexts.of([[ids]], [0], [1]), languages[:1], key=(text,))
+        tags = _token_languages(tag_by_script(text, languages), offsets, languages[0])
+        named = tuple(dict.fromkeys([*languages, *tags]))
+        token_languages = [named.index(tag) for tag in (tags[0], *tags, tags[-1])]  # <s> and </s> go with their neighbours
+        return replace(batch, language_ids=torch.tensor(token_languages)), named
+
+    def _batch(self, objective: Objective, texts: RowTexts, languages: Sequence[str], key: Sequence[str]) -> PackedBatch:
+        spaced = np.array([has_spaces(language) for language in languages], dtype=np.bool_)
+        maker = RowMaker(self._vocabulary, self._phase.masking, spaced, self._piece_counts)
+        seeds = np.array([key_int64("typed", self._seed, *key)], dtype=np.uint64)
+        options = self._phase.objectives.get(objective, ObjectiveShare(share=1.0))
+        arrangement = maker.arrange(objective, options, texts, seeds)
+        keys = pair_key_ids(["\t".join(key)]) if objective == "contrastive" else None
+        rows = maker.make(objective, arrangement, texts, seeds, self._phase.mask_rate_at(0), keys)
+        (batch,) = collate([RowsOfBatch(rows, np.zeros(1, dtype=np.int64))], [1])
+        return batch
+
+    def _encoded(self, text: str) -> Ids:
+        ids: Ids = self._vocabulary.encode(text).astype(np.int64)
+        _check_tokens(ids, text)
+        return ids
 
 
 def _token_languages(runs: Sequence[Run], offsets: Ids, default: str) -> list[str]:
@@ -90,17 +102,6 @@ def _token_languages(runs: Sequence[Run], offsets: Ids, default: str) -> list[st
     return [language or first for language in found]
 
 
-def _encoded(vocabulary: Vocabulary, text: str) -> Ids:
-    ids: Ids = vocabulary.encode(text).astype(np.int64)
-    _check_tokens(ids, text)
-    return ids
-
-
 def _check_tokens(ids: Pieces, text: str) -> None:
     if not ids.size:
         raise UserError(f"nothing is left of the text '{text}' after normalisation; give one with letters in it.")
-
-
-def _batch(rows: PackedRows) -> PackedBatch:
-    zero = np.zeros(1, dtype=np.int64)
-    return collate([PlacedRows(rows, zero, zero)])

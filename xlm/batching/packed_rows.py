@@ -76,7 +76,7 @@ def ranges(starts: Ids, lengths: Ids) -> Ids:
     if not ends.size:
         return NO_IDS
     indices: Ids = (starts - (ends - lengths)).repeat(lengths)
-    indices += np.arange(ends[-1])
+    indices += np.arange(int(ends[-1]), dtype=np.int64)
     return indices
 
 
