@@ -156,8 +156,8 @@ def start_rank(scale: Scale, folder: Path, rank: int, step: int) -> dict[str, An
     recipe = scale.recipe(window=WINDOW)
     plan = DataPlan(recipe, ShardIndex.load(folder))
     assignment = Assignment(plan, world_size=scale.ranks, micro_batch_tokens=recipe.training.micro_batch_tokens)
-    mine = assignment.rows_of(plan.rows(step), rank)
-    return {"rank": rank, "step": step, "rows": sum(map(len, mine)), "plan_s": time.perf_counter() - started, **used()}
+    mine, _ = assignment.rows_of(plan.rows(step), rank)
+    return {"rank": rank, "step": step, "rows": len(mine), "plan_s": time.perf_counter() - started, **used()}
 
 
 def check_rows(scale: Scale, folder: Path, *, batches: int = 100, most_rows: int = 2_000_000) -> dict[str, Any]:
@@ -246,15 +246,15 @@ def _best(plan: DataPlan, step: int, rounds: int = 60) -> float:
 
 
 def count_fetches(scale: Scale, folder: Path, *, batches: int = 60) -> list[dict[str, Any]]:
-    """Count the (corpus, block) pairs that nodes see for the first time, over a stretch of batches in every phase."""
+    """Count the (corpus, block) pairs that nodes see for the first time, over stretches of batches in every phase."""
     recipe = scale.recipe(window=WINDOW)
     index = ShardIndex.load(folder)
     plan = DataPlan(recipe, index)
     assignment = Assignment(plan, world_size=scale.ranks, micro_batch_tokens=recipe.training.micro_batch_tokens)
     found = []
     for phase, first in enumerate(accumulate((phase.steps for phase in recipe.phases[:-1]), initial=0)):
-        start = first + recipe.phases[phase].steps // 3
-        found.append({"phase": phase, **_fetches(plan, index, assignment, range(start, start + batches))})
+        for start in (first, first + recipe.phases[phase].steps // 3):
+            found.append({"phase": phase, "step": start, **_fetches(plan, index, assignment, range(start, start + batches))})
     return found
 
 
@@ -363,7 +363,7 @@ def main() -> None:
     print(f"batches: {measured['batches']}")
     for phase in measured["fetches"]:
         print(
-            f"phase {phase['phase']}: a node of {RANKS_PER_NODE} ranks fetches {phase['new_per_batch_mean']:.3f} blocks a batch "
+            f"step {phase['step']:,}: a node of {RANKS_PER_NODE} ranks fetches {phase['new_per_batch_mean']:.3f} blocks a batch "
             f"(worst {phase['new_per_batch_worst']}; bound: its {phase['rows_of_a_node']} rows), "
             f"{phase['first_batch_mean']:.1f} for the first batch; {phase['fetches']:,} fetches of {phase['distinct_blocks']:,} blocks"
         )
