@@ -10,7 +10,7 @@ from xlm.mixing.data_plan import DataPlan
 from xlm.mixing.ledger import Ledger, plan_ledger
 from xlm.report.figure_style import figure_style, standalone_svg
 from xlm.report.figures import rendered
-from xlm.report.ledger_figure import draw_ledger
+from xlm.report.ledger_figure import draw_ledger, draw_timeline
 from xlm.report.ledger_table import ledger_files, ledger_json, ledger_lines
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.shards.index import ShardIndex
@@ -40,12 +40,15 @@ def main() -> None:
 
 
 def write_ledger(ledger: Ledger, folder: Path) -> None:
-    """Write the figure as ``plan.png`` and ``plan.svg``, and the tables as CSV."""
+    """Write the figures as PNG and SVG (``timeline`` only where something changes over time), and the tables as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
-    with figure_style():
-        figure = rendered("ledger", draw_ledger(ledger))
-    (folder / "plan.png").write_bytes(figure.png)
-    (folder / "plan.svg").write_text(standalone_svg(figure.svg), encoding="utf-8")
+    for name, draw in (("plan", draw_ledger), ("timeline", draw_timeline)):
+        with figure_style():
+            drawn = draw(ledger)
+            if drawn is not None:
+                figure = rendered(name, drawn)
+                (folder / f"{name}.png").write_bytes(figure.png)
+                (folder / f"{name}.svg").write_text(standalone_svg(figure.svg), encoding="utf-8")
     for name, text in ledger_files(ledger).items():
         (folder / name).write_text(text, encoding="utf-8")
 

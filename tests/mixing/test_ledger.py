@@ -59,6 +59,20 @@ def test_positions_are_tokens_and_special_pieces(make_ledger):
         assert entry.positions == entry.rows * 64
 
 
+def test_the_timeline_adds_up_to_the_run(make_ledger):
+    plan, ledger = make_ledger(TWO_PHASES)
+    assert [stretch.first_step for stretch in ledger.timeline[1:]] == [stretch.stop_step for stretch in ledger.timeline[:-1]]
+    assert (ledger.timeline[0].first_step, ledger.timeline[-1].stop_step) == (0, plan.total_steps)
+    assert any(stretch.first_step == 60 for stretch in ledger.timeline)  # where the second phase begins
+    for objective in ledger.objectives:
+        rows = sum(stretch.rows_by_objective[objective] for stretch in ledger.timeline)
+        assert rows == sum(total.rows for total in ledger.corpora if total.objective == objective)
+    for total in ledger.languages:
+        tokens = sum(stretch.tokens_by_language[total.language] for stretch in ledger.timeline)
+        assert tokens == pytest.approx(total.tokens, rel=0.01, abs=len(ledger.timeline) * 10)  # rounded in every stretch
+    assert all(stretch.other_tokens == 0 for stretch in ledger.timeline)
+
+
 def test_a_corpus_repeats_from_the_step_that_draws_a_row_again(make_ledger):
     plan, ledger = make_ledger([{"steps": 200}], variants=1)
     seen: set[tuple[int, int]] = set()

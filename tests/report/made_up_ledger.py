@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlm.mixing.ledger import CorpusTotal, Ledger, LedgerEntry, language_totals
+from xlm.mixing.ledger import CorpusTotal, Ledger, LedgerEntry, Stretch, language_totals
 
 CAP = 4.0
 
@@ -31,4 +31,7 @@ def made_up_ledger(languages: Sequence[str], cap: float | None = CAP) -> Ledger:
             entries.append(
                 LedgerEntry(phase, total.objective, total.corpus, total.languages, rows, rows * 120, rows * 126, share, total.epochs / 2)
             )
-    return Ledger(560, tuple(entries), tuple(corpora), language_totals(corpora))
+    totals = language_totals(corpora)
+    named = {total.language: total.tokens for total in totals[:3]}
+    timeline = (Stretch(0, 140, {"mlm": 30, "tlm": 10}, named, 7), Stretch(140, 560, {"mlm": 10, "tlm": 30}, named, 7))
+    return Ledger(560, tuple(entries), tuple(corpora), totals, timeline)

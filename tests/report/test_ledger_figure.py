@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
 from tests.report.made_up_ledger import made_up_ledger
 from xlm.report.figure_style import figure_style
 from xlm.report.figures import rendered
-from xlm.report.ledger_figure import ROW_LANGUAGES, draw_ledger
+from xlm.report.ledger_figure import ROW_LANGUAGES, draw_ledger, draw_timeline
 
 
 @pytest.mark.parametrize("cap", [4.0, None])
@@ -34,3 +37,35 @@ def test_many_languages_are_points_by_rank():
     assert "is seen most often: 4.00 times" in figure.alt
     assert figure.png.startswith(b"\x89PNG")
     assert "<svg" in figure.svg
+
+
+def test_a_cap_far_out_is_told_in_words():
+    ledger = made_up_ledger(["en", "de"], 4.0)
+    far = replace(ledger, languages=tuple(replace(total, max_epochs=100.0) for total in ledger.languages))
+    with figure_style():
+        figure, *_ = draw_ledger(far)
+    assert figure.axes[1].get_xlabel() == "times seen (epochs); cap 100"
+    assert figure.axes[1].get_xlim()[1] < 10
+    assert "cap" not in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_the_timeline_stacks_to_a_hundred_percent():
+    ledger = made_up_ledger(["en", "de", "sw", "yo"])
+    with figure_style():
+        drawn = draw_timeline(ledger)
+    assert drawn is not None
+    figure, _, _, alt = drawn
+    assert "mlm from 75 to 25 %, tlm from 25 to 75 %" in alt
+    for axes in figure.axes:
+        bands = [patch.get_data() for patch in axes.patches]
+        assert bands[-1].values.tolist() == pytest.approx([100, 100])
+        for below, above in pairwise(bands):
+            assert above.baseline == pytest.approx(below.values)
+    assert {text.get_text() for text in figure.axes[0].texts} == {"mlm", "tlm"}
+
+
+def test_a_run_in_which_nothing_changes_has_no_timeline():
+    ledger = made_up_ledger(["en", "de"])
+    same = replace(ledger.timeline[0], first_step=140, stop_step=560)
+    one_phase = tuple(entry for entry in ledger.entries if entry.phase == "short")
+    assert draw_timeline(replace(ledger, entries=one_phase, timeline=(ledger.timeline[0], same))) is None

@@ -8,23 +8,20 @@ counted in rows of each.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
-
-import numpy as np
-from numpy.typing import NDArray
 
 from xlm.config.phases import Objective, Phase
 from xlm.mixing.data_plan import DataPlan, PlannedLeaf
+from xlm.mixing.first_repeats import first_repeats
 from xlm.shards.index import ShardIndex
 
-# Epochs are floats: one is full up to an error far below a row of any corpus, and a count up to one of a thousandth.
-_EPOCH = 1 + 1e-12
-_ROW_ERROR = 1e-3
+# The timeline of a run: this many stretches, with the largest languages one by one.
+_STRETCHES = 60
+_TIMELINE_LANGUAGES = 11
 # Languages whose epochs are logged one by one while training; of more, the most and the median.
 LOGGED_LANGUAGES = 32
 
@@ -87,13 +84,25 @@ class LanguageTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """What is drawn from ``first_step`` until before ``stop_step``: tokens of the run's largest languages, and of all others."""
+
+    first_step: int
+    stop_step: int
+    rows_by_objective: Mapping[Objective, int]
+    tokens_by_language: Mapping[str, int]
+    other_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """Everything drawn: by phase and corpus, by corpus, and by language (most tokens first)."""
+    """Everything drawn: by phase and corpus, by corpus, by language (most tokens first), and over time."""
 
     steps: int
     entries: tuple[LedgerEntry, ...]
     corpora: tuple[CorpusTotal, ...]
     languages: tuple[LanguageTotal, ...]
+    timeline: tuple[Stretch, ...]
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -104,7 +113,7 @@ class Ledger:
 def plan_ledger(plan: DataPlan, index: ShardIndex) -> Ledger:
     """Return the ledger of a whole run."""
     entries, of_leaf = _entries(plan, index)
-    repeats = _first_repeats(plan)
+    repeats = first_repeats(plan)
     capped: dict[int, int] = {}
     for event in plan.cap_events:
         capped[event.leaf] = min(event.step, capped.get(event.leaf, event.step))
@@ -126,7 +135,9 @@ def plan_ledger(plan: DataPlan, index: ShardIndex) -> Ledger:
                     capped.get(number),
                 )
             )
-    return Ledger(plan.total_steps, entries, tuple(corpora), language_totals(corpora))
+    languages = language_totals(corpora)
+    timeline = _timeline(plan, [total.language for total in languages[:_TIMELINE_LANGUAGES]])
+    return Ledger(plan.total_steps, entries, tuple(corpora), languages, timeline)
 
 
 def cap_sentences(plan: DataPlan, most: int = 10) -> list[str]:
@@ -232,6 +243,23 @@ def language_totals(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]
     return tuple(sorted(totals, key=lambda total: (-total.tokens, total.language)))
 
 
+def _timeline(plan: DataPlan, languages: Sequence[str]) -> tuple[Stretch, ...]:
+    """Cut the run into stretches of about the same number of steps, none over two phases."""
+    steps = [0, *accumulate(phase.steps for phase in plan.recipe.phases)]
+    edges = sorted({*steps, *(round(plan.total_steps * number / _STRETCHES) for number in range(_STRETCHES))})
+    stretches = []
+    for first, stop in pairwise(edges):
+        rows: Counter[Objective] = Counter()
+        tokens: Counter[str] = Counter()
+        for part in plan.planned(first, stop):
+            rows[part.objective] += part.rows
+            for language in part.languages:
+                tokens[language] += part.tokens // len(part.languages)
+        named = {language: tokens[language] for language in languages}
+        stretches.append(Stretch(first, stop, dict(rows), named, tokens.total() - sum(named.values())))
+    return tuple(stretches)
+
+
 def _times_seen(drawn: Iterable[CorpusTotal | PlannedLeaf]) -> dict[str, float]:
     """Return by language its tokens drawn over those of one epoch, for the objective where that is most."""
     tokens: Counter[tuple[str, Objective]] = Counter()
@@ -246,33 +274,3 @@ def _times_seen(drawn: Iterable[CorpusTotal | PlannedLeaf]) -> dict[str, float]:
         if count:
             seen[language] = max(seen.get(language, 0.0), count / of_an_epoch[language, objective])
     return seen
-
-
-def _first_repeats(plan: DataPlan) -> dict[int, int]:
-    """Return by leaf the first step that draws beyond one epoch of it, for the leaves that come to that.
-
-    Inside a phase the epochs of a leaf are its rows times a constant, so that one count, O(depth), says them.
-    """
-    steps = [0, *accumulate(phase.steps for phase in plan.recipe.phases)]
-    rows = [plan.rows_per_step(number) for number in range(len(plan.recipe.phases))]
-    first_rows = [0, *accumulate(phase.steps * count for phase, count in zip(plan.recipe.phases, rows, strict=True))]
-    epochs = [plan.epochs_at(step) for step in steps]
-    counts = [plan.tree.counts(row) for row in first_rows]
-    found: dict[int, int] = {}
-    for number in range(len(rows)):
-        crossing = np.flatnonzero((epochs[number] <= _EPOCH) & (epochs[number + 1] > _EPOCH))
-        for leaf in crossing.tolist():
-            allowed = _rows_of_an_epoch(epochs, counts, number, leaf)
-            done = bisect_left(
-                range(steps[number + 1] - steps[number] + 1),
-                True,
-                key=lambda step: plan.tree.count(leaf, first_rows[number] + step * rows[number]) > allowed,
-            )
-            found[leaf] = steps[number] + done - 1
-    return found
-
-
-def _rows_of_an_epoch(epochs: Sequence[NDArray[np.float64]], counts: Sequence[NDArray[np.int64]], phase: int, leaf: int) -> float:
-    """Return the count of a leaf at which the phase completes its first epoch."""
-    a_row = (epochs[phase + 1][leaf] - epochs[phase][leaf]) / (counts[phase + 1][leaf] - counts[phase][leaf])
-    return float(counts[phase][leaf] + (1 - epochs[phase][leaf]) / a_row + _ROW_ERROR)

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from xlm.report.facts import RunFacts, counted, losses_by_objective, text_shares, trained_shares
 from xlm.report.figure_style import OBJECTIVE_HUES, colour, figure_style, inline_svg, new_figure, png_bytes
-from xlm.report.ledger_figure import draw_ledger
+from xlm.report.ledger_figure import Drawn, draw_ledger, draw_timeline
 
 _ROW_INCHES = 0.27
 # System of a score file -> (name for readers, colour, marker); the order is that of legends.
@@ -43,9 +43,6 @@ class ReportFigure:
     png: bytes
 
 
-Drawn = tuple[Figure, str, str, str]  # figure, title, caption, alternative text
-
-
 def draw_figures(facts: RunFacts) -> dict[str, ReportFigure]:
     """Draw every figure that the run has numbers for, by name."""
     drawings: dict[str, Callable[[RunFacts], Drawn | None]] = {
@@ -55,6 +52,7 @@ def draw_figures(facts: RunFacts) -> dict[str, ReportFigure]:
         "losses": draw_losses,
         "languages": draw_languages,
         "ledger": lambda facts: draw_ledger(facts.ledger) if facts.ledger else None,
+        "timeline": lambda facts: draw_timeline(facts.ledger) if facts.ledger else None,
         "fertility": draw_fertility,
     }
     figures: dict[str, ReportFigure] = {}

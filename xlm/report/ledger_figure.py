@@ -13,14 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from xlm.mixing.ledger import LanguageTotal, Ledger
+from xlm.mixing.ledger import LanguageTotal, Ledger, Stretch
 from xlm.report.figure_style import OBJECTIVE_HUES, colour, new_figure
 
 ROW_LANGUAGES = 40
 _ROW_INCHES = 0.25
+_LABEL_PERCENT = 4.5  # a band lower than this has no room for its name
+# A cap farther out than this many times the most epochs is told in words, so that the epochs can be read.
+_CAP_IN_SIGHT = 2.5
+
+Drawn = tuple[Figure, str, str, str]  # figure, title, caption, alternative text
 
 
-def draw_ledger(ledger: Ledger) -> tuple[Figure, str, str, str]:
+def draw_ledger(ledger: Ledger) -> Drawn:
     """Draw what a run sees of every language; also return title, caption and alternative text."""
     figure = _as_rows(ledger) if len(ledger.languages) <= ROW_LANGUAGES else _by_rank(ledger)
     return figure, *_words(ledger)
@@ -44,15 +49,18 @@ def _as_rows(ledger: Ledger) -> Figure:
     left.set_yticks(range(len(languages)), [total.language for total in languages])
     left.set_ylim(len(languages) - 0.4, -0.6)
     left.set_xlabel(f"{unit}tokens of text" if unit else "tokens of text")
-    right.set_xlabel("times seen (epochs)")
+    most = max(1.0, *(total.epochs for total in languages))
+    caps = {total.max_epochs for total in languages if total.max_epochs is not None}
+    in_sight = [cap for cap in caps if cap <= _CAP_IN_SIGHT * most]
+    right.set_xlabel("times seen (epochs)" + (f"; cap {max(caps):g}" if caps and not in_sight else ""))
     left.set_xlim(0, None)
-    right.set_xlim(0, 1.08 * max(1.0, *(max(total.epochs, total.max_epochs or 0.0) for total in languages)))
+    right.set_xlim(0, 1.08 * max(most, *in_sight, 0.0))
     for axes in (left, right):
         axes.grid(axis="y", visible=False)
         axes.tick_params(length=0)
         axes.locator_params(axis="x", nbins=5)
     right.axvline(1, color=colour("muted"), linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
-    _legend(figure, ledger)
+    _legend(figure, ledger, with_cap=bool(in_sight))
     return figure
 
 
@@ -81,8 +89,84 @@ def _by_rank(ledger: Ledger) -> Figure:
     lower.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     for axis in (lower.xaxis, lower.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    _legend(figure, ledger)
+    _legend(figure, ledger, with_cap=bool(caps))
     return figure
+
+
+def draw_timeline(ledger: Ledger) -> Drawn | None:
+    """Draw what each objective and each language gets as the run goes on; None where nothing changes."""
+    timeline = ledger.timeline
+    if len(timeline) < 2 or (len({entry.phase for entry in ledger.entries}) == 1 and not _moves(timeline)):
+        return None
+    names = list(timeline[0].tokens_by_language)
+    others = "others" if any(stretch.other_tokens for stretch in timeline) else None
+    edges = [timeline[0].first_step, *(stretch.stop_step for stretch in timeline)]
+    figure = new_figure(4.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+    rows = [[float(stretch.rows_by_objective.get(objective, 0)) for stretch in timeline] for objective in ledger.objectives]
+    _bands(upper, edges, rows, [(colour(OBJECTIVE_HUES[objective]), 1.0) for objective in ledger.objectives], list(ledger.objectives))
+    tokens = [[float(stretch.tokens_by_language[name]) for stretch in timeline] for name in names]
+    shades = [(colour("blue"), (0.95, 0.7, 0.85, 0.6)[place % 4]) for place in range(len(names))]
+    if others is not None:
+        names.append(others)
+        tokens.append([float(stretch.other_tokens) for stretch in timeline])
+        shades.append((colour("muted"), 0.7))
+    _bands(lower, edges, tokens, shades, names)
+    upper.set_ylabel("% of rows")
+    lower.set_ylabel("% of tokens")
+    lower.set_xlabel("step")
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    for axes in (upper, lower):
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_ylim(0, 100)
+        axes.grid(visible=False)
+        axes.tick_params(labelcolor=colour("muted"), length=0)
+    first, last = timeline[0], timeline[-1]
+    shares = [f"{objective} from {_part(first, objective):.0f} to {_part(last, objective):.0f} %" for objective in ledger.objectives]
+    alt = f"Bands over {ledger.steps:,} steps. Of the rows: {', '.join(shares)}."
+    return figure, "What is drawn as the run goes on", "Above by objective, below by language; half of a pair counts for either side.", alt
+
+
+def _bands(
+    axes: Axes, edges: Sequence[int], amounts: Sequence[Sequence[float]], shades: Sequence[tuple[str, float]], names: Sequence[str]
+) -> None:
+    """Stack shares in percent, [bands][stretches], and write each band's name where it is high for longest, if it fits there."""
+    totals = [sum(column) or 1.0 for column in zip(*amounts, strict=True)]
+    floor = [0.0] * len(totals)
+    for band, (hue, opacity), name in zip(amounts, shades, names, strict=True):
+        top = [low + 100 * amount / total for low, amount, total in zip(floor, band, totals, strict=True)]
+        axes.stairs(top, edges, baseline=floor, fill=True, color=hue, alpha=opacity, linewidth=0)
+        heights = [high - low for high, low in zip(top, floor, strict=True)]
+        if max(heights) > _LABEL_PERCENT:
+            first, last = _longest_run([height > 0.85 * max(heights) for height in heights])
+            middle = (first + last) // 2
+            centre = ((edges[first] + edges[last + 1]) / 2, (top[middle] + floor[middle]) / 2)
+            axes.annotate(name, centre, ha="center", va="center", color="white", fontsize=7.5)
+        floor = top
+
+
+def _longest_run(flags: Sequence[bool]) -> tuple[int, int]:
+    """Return the first and the last place of the longest run of flags that are set."""
+    best, begin = (0, -1), 0
+    for place, flag in enumerate([*flags, False]):
+        if not flag:
+            best = max(best, (begin, place - 1), key=lambda run: run[1] - run[0])
+            begin = place + 1
+    return best
+
+
+def _moves(timeline: Sequence[Stretch]) -> bool:
+    """Whether an objective's share of rows differs between stretches by more than the odd row and a percent."""
+    odd = 200 / min(sum(stretch.rows_by_objective.values()) for stretch in timeline)
+    return any(
+        max(_part(stretch, objective) for stretch in timeline) - min(_part(stretch, objective) for stretch in timeline) > 1 + odd
+        for objective in timeline[0].rows_by_objective
+    )
+
+
+def _part(stretch: Stretch, objective: str) -> float:
+    rows = {str(name): count for name, count in stretch.rows_by_objective.items()}
+    return 100 * rows.get(objective, 0) / max(1, sum(rows.values()))
 
 
 def _dots(axes: Axes, points: Sequence[tuple[int, float]], hue: str) -> None:
@@ -90,14 +174,14 @@ def _dots(axes: Axes, points: Sequence[tuple[int, float]], hue: str) -> None:
     axes.scatter(ranks, values, s=5, color=colour(hue), linewidths=0, zorder=3)
 
 
-def _legend(figure: Figure, ledger: Ledger) -> None:
+def _legend(figure: Figure, ledger: Ledger, *, with_cap: bool) -> None:
     entries = [
         (Line2D([], [], linestyle="", marker="s", markersize=6, color=colour(OBJECTIVE_HUES[name])), str(name))
         for name in ledger.objectives
     ]
     entries.append((Line2D([], [], linestyle="", marker="o", markersize=4.5, color=colour("ink")), "epochs"))
     entries.append((Line2D([], [], color=colour("muted"), linewidth=0.9, linestyle=(0, (2, 2))), "text begins to repeat"))
-    if any(total.max_epochs is not None for total in ledger.languages):
+    if with_cap:
         entries.append((Line2D([], [], color=colour("purple"), linewidth=1.8), "cap"))
     figure.legend(*zip(*entries, strict=True), loc="outside upper left", ncols=4, handletextpad=0.3, columnspacing=1.0, handlelength=1.3)
 

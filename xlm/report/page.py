@@ -110,7 +110,9 @@ def sections(facts: RunFacts) -> Sequence[Section]:
     return (
         Section("Zero-shot transfer", ("intents", "retrieval"), (tables.intents_table(facts), tables.retrieval_table(facts))),
         Section("Code-switching", ("code_switching",), (tables.code_switching_table(facts),)),
-        Section("Training", ("losses", "languages", "ledger"), (tables.language_table(facts), ledger_table(facts.ledger, seen))),
+        Section(
+            "Training", ("losses", "languages", "ledger", "timeline"), (tables.language_table(facts), ledger_table(facts.ledger, seen))
+        ),
         Section(
             "Text and vocabulary", ("fertility",), (tables.dropped_table(facts), tables.source_table(facts), tables.vocabulary_table(facts))
         ),
