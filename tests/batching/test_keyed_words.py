@@ -11,7 +11,7 @@ ALPHA = 1e-6
 
 
 def splitmix64(seed, count):
-    """The generator as published, one word after the other (Steele, Lea & Flood 2014, figure 16)."""
+    """The generator as published, one word after the other (Steele, Lea & Flood 2014)."""
     drawn, limit = [], 1 << 64
     for _ in range(count):
         seed = (seed + 0x9E3779B97F4A7C15) % limit

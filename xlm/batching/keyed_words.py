@@ -5,7 +5,7 @@ modulo 2^64: the generator of Steele, Lea & Flood 2014 ("Fast splittable pseudor
 at a place instead of one word after the other. The words of a micro-batch are a handful of array operations,
 where a numpy generator a row would cost more than all the masking.
 
-Quality: the finaliser is a bijection that passes BigCrush on consecutive counters (ibid., section 5), and a row reads
+Quality: the finaliser is a bijection that passes BigCrush on consecutive counters (ibid.), and a row reads
 at most 2^32 words of a stream, so streams of a row share no word. Seeds are outputs of the same generator over row
 numbers, hence different for all rows of a base and scattered over the 2^64 places of one cycle; two given rows
 overlap in some of their n words with probability 2n / 2^64, and then at places that differ.

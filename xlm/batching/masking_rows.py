@@ -89,7 +89,7 @@ class RowGrid:
         shortest = int(self.lengths.min(initial=self.width))
         np.copyto(keys[:, shortest:], top, where=self.outside(shortest))
         last = np.sort(keys, axis=1).reshape(-1)[self._lines + np.maximum(counts - 1, 0)]
-        last[counts == 0] = 0
+        last[counts == 0] = 0  # no key is smaller
         cells = np.flatnonzero(keys <= last[:, None])
         # At least counts, and more only where keys are equal, or 0 or the largest: one batch in thousands.
         if cells.size != int(counts.sum()):
