@@ -28,6 +28,12 @@ def call(name, *arguments):
     return 0
 
 
+def sentences(text):
+    """Call every second word the first of a sentence."""
+    starts = [0, *(place + 1 for place, character in enumerate(text) if character == " ")]
+    return tuple(starts[::2])
+
+
 @pytest.fixture(scope="module")
 def options(tmp_path_factory):
     """Return the options that every call shares, with a vocabulary and shards behind them."""
@@ -37,13 +43,16 @@ def options(tmp_path_factory):
     texts = [" ".join(generator.choice(words, size=int(generator.integers(2, 12)))) for _ in range(300)]
     with Stage(root / "corpus", "corpus", {"text": "made"}).write() as output:
         for language in ("en", "de"):
-            documents = (Document(f"{language}{number}", text, language, "made", None) for number, text in enumerate(texts))
+            documents = (Document(f"{language}{number}", text, language, "made", sentences(text)) for number, text in enumerate(texts))
             write_documents(output.folder, language, documents)
         pairs = (SentencePair(str(number), text, text[::-1], "en", "de", "made") for number, text in enumerate(texts))
         write_pairs(output.folder, "en_de", pairs)
     (root / "spec.yaml").write_text("{size: 300, case_fold: true, max_characters: 20000}", encoding="utf-8")
     settings = [f"vocabulary={root / 'spec.yaml'}", "phases.0.sequence_length=64", "phases.0.steps=20"]
     settings += ["training.tokens_per_step=640", "training.micro_batch_tokens=320"]
+    shares = {"contrastive": 0.2, "tlm": 0.2, "mlm": 0.2, "clm": 0.1, "nsp": 0.1, "sop": 0.1, "rtd": 0.1}
+    objectives = {objective: {"share": share} for objective, share in shares.items()}
+    settings += [f"phases.0.objectives={json.dumps(objectives)}"]
     shared = ["--recipe", ROOT / "pipelines" / "recipes" / "quickstart.yaml", "--run-dir", root]
     shared += [part for setting in settings for part in ("--set", setting)]
     assert call("build_vocab.py", *shared) == 0
@@ -64,9 +73,30 @@ def show(options, capsys):
 def test_a_step_is_printed_for_people(show):
     code, printed, _ = show("--step", 3)
     assert code == 0
-    assert printed.startswith("step 3 · phase pretrain · step in phase 3 · rank 0 of 1\n")
-    for expected in (" · contrastive · en_de#", " · tlm · en_de#", "<s>", "→", "type 1"):
+    assert printed.startswith("step 3 · phase pretrain · step in phase 3 · mask rate 0.15 · rank 0 of 1\n")
+    for expected in (" · contrastive · pair 0", " · tlm\n  from     en_de#", "<s>", "→", "  text     "):
         assert expected in printed
+
+
+def test_every_objective_is_shown_with_its_sources(show):
+    found = {}
+    for step in range(4):
+        code, printed, _ = show("--step", step, "--json")
+        assert code == 0
+        for batch in json.loads(printed)["micro_batches"]:
+            for sequence in batch:
+                found.setdefault(sequence["objective"], []).append(sequence)
+    assert sorted(found) == ["clm", "contrastive", "mlm", "nsp", "rtd", "sop", "tlm"]
+    for objective, sequences in found.items():
+        for sequence in sequences:
+            corpora = {source["corpus"] for source in sequence["sources"]}
+            assert corpora <= ({"en_de"} if objective in ("tlm", "contrastive") else {"en", "de"})
+            if objective not in ("tlm", "contrastive"):
+                assert all(source["name"] == f"{source['corpus']}{source['item']}" for source in sequence["sources"])
+            assert (sequence["label"] in (0, 1)) == (objective in ("nsp", "sop"))
+            special = sum(token["piece"] in ("<s>", "</s>") for token in sequence["tokens"])
+            assert sum(source["end"] - source["start"] for source in sequence["sources"]) == len(sequence["tokens"]) - special
+        assert any(token["target"] for sequence in sequences for token in sequence["tokens"]) == (objective != "contrastive")
 
 
 def test_ranks_share_the_step_that_is_shown_without_them(show):
@@ -84,7 +114,7 @@ def test_ranks_share_the_step_that_is_shown_without_them(show):
 def test_given_texts_are_printed(show):
     code, printed, _ = show("--pair", "abcd efgh", "hgfe dcba", "--languages", "en", "de")
     assert code == 0
-    assert "objective tlm" in printed
+    assert "objective tlm · mask rate 0.15 · form infoxlm" in printed
     assert "  de " in printed
     code, printed, _ = show("--text", "abcd efgh", "--languages", "en")
     assert code == 0
@@ -93,6 +123,12 @@ def test_given_texts_are_printed(show):
     assert code == 0
     assert "2 sequences" in printed
     assert "→" not in printed
+    code, printed, _ = show("--pair", "abcd", "dcba", "--languages", "en", "--objective", "nsp")
+    assert code == 0
+    assert "label 0 (B follows A)" in printed
+    code, printed, _ = show("--text", "abcd efgh", "--languages", "en", "--objective", "clm")
+    assert code == 0
+    assert "each position predicts the next piece" in printed
 
 
 def test_a_text_longer_than_a_row_says_so(show):

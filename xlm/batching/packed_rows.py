@@ -72,7 +72,7 @@ def starts_of(lengths: Ids) -> Ids:
 
 def ranges(starts: Ids, lengths: Ids) -> Ids:
     """Return the indices of ranges, one after the other: [n] starts and lengths to [sum of lengths]."""
-    ends = lengths.cumsum()
+    ends: Ids = lengths.cumsum()
     if not ends.size:
         return NO_IDS
     indices: Ids = (starts - (ends - lengths)).repeat(lengths)
