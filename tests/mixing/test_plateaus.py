@@ -136,8 +136,17 @@ def test_running_out_is_told_with_the_step_and_what_there_is(make_recipe, make_i
     with pytest.raises(UserError) as found:
         DataPlan(recipe, make_index(variants=1))
     message = str(found.value)
-    assert "phase 'phase0' runs out of mlm rows at step 36 of 100: max_epochs 2 allows 7" in message  # 2 x 365 rows
+    assert "phase 'phase0' runs out of mlm rows at step 36 of 100: max_epochs 2 leaves it 7" in message  # 2 x 365 rows
     assert "raise max_epochs, shorten the phase" in message
+
+
+def test_running_out_late_in_a_ramp_counts_the_whole_phase(make_recipe, make_index):
+    objectives = {"mlm": {"share": 0.5}, "rtd": {"share": {"start": 0.5, "end": 0.0}}, "clm": {"share": {"start": 0.0, "end": 0.5}}}
+    phases = [{"steps": 10}, {"steps": 100, "sampling": temperature(max_epochs=2), "objectives": objectives, "ramp_plateaus": 20}]
+    with pytest.raises(UserError) as found:
+        DataPlan(make_recipe(phases), make_index(variants=1))
+    # 2 x 365 rows less 40 of the first phase, ten a step: the phase's 69th step.
+    assert "runs out of mlm rows at step 79 of 110: max_epochs 2 leaves it 69" in str(found.value)
 
 
 def test_unimax_is_as_equal_as_the_cap_allows(make_recipe, make_index):

@@ -9,10 +9,11 @@ its cap less what the phases before have used.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from typing import Any
 
 from xlm.config.phases import Objective, Phase, ShareRamp, UniMaxSampling
 from xlm.config.recipe import Recipe
@@ -81,7 +82,9 @@ def planned_plateaus(
         try:
             return capped_plateaus(plateaus, limits, groups)
         except Exhausted as error:
-            raise _run_out(recipe, steps, phase_of[error.plateau], error) from None
+            number = phase_of[error.plateau]
+            before = plateaus[phase_of.index(number) : error.plateau]  # the stairs of the phase that were drawn in full
+            raise _run_out(recipe, steps, number, int(_rows_of(error.group, before)) + error.drawable, error) from None
 
     for number, phase in enumerate(recipe.phases):
         stairs = _stairs(phase, steps.rows_per_step[number])
@@ -162,7 +165,7 @@ def _unimax_weights(
     cap = Fraction(str(sampling.max_epochs))
     weights: dict[int, Fraction] = {}
     for objective, numbers in plans.leaves_of.items():
-        rows = sum((stair.rows * stair.shares.get(objective, Fraction(0)) / sum(stair.shares.values()) for stair in stairs), Fraction(0))
+        rows = _rows_of(objective, stairs)
         capacities = [max(0, int((cap - used.get(leaf, 0)) * plans.epoch_rows(leaf))) for leaf in numbers]
         if rows > sum(capacities):
             raise UserError(
@@ -175,11 +178,20 @@ def _unimax_weights(
     return weights
 
 
-def _run_out(recipe: Recipe, steps: Steps, number: int, error: Exhausted) -> UserError:
+def _rows_of(objective: Hashable, stretches: Sequence[_Stair] | Sequence[Plateau]) -> Fraction:
+    """Return the rows that an objective gets in stretches of a run."""
+    rows = Fraction(0)
+    for stretch in stretches:
+        shares: Mapping[Any, Fraction | int] = stretch.shares
+        rows += Fraction(stretch.rows) * shares.get(objective, 0) / sum(shares.values())
+    return rows
+
+
+def _run_out(recipe: Recipe, steps: Steps, number: int, rows: int, error: Exhausted) -> UserError:
     phase = recipe.phases[number]
     _, step = steps.at_row(error.row)
     return UserError(
         f"phase '{phase.name}' runs out of {error.group} rows at step {step} of {recipe.total_steps}: max_epochs "
-        f"{phase.sampling.max_epochs:g} allows {error.drawable:,} of them; raise max_epochs, shorten the phase, give it more "
+        f"{phase.sampling.max_epochs:g} leaves it {rows:,} of them; raise max_epochs, shorten the phase, give it more "
         f"languages, or lower the share of {error.group}."
     )
