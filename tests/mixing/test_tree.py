@@ -121,19 +121,19 @@ def test_no_count_is_further_off_than_the_bound_while_weights_last(data):
 
 def test_a_reversed_ramp_and_leaving_leaves_stay_near_a_row():
     # Weights turned upside down, and half of the leaves gone: harder than any recipe. The worst measured
-    # are WORST_A and WORST_B rows; 300 batches later the error is no larger, because it does not add up.
+    # are 1.00 and 0.98 rows: errors do not add up from plateau to plateau.
     reversed_law = power_law(40)[::-1]
     upside_down = [plateau(100, [a + (b - a) * step / 29 for a, b in zip(power_law(40), reversed_law, strict=True)]) for step in range(30)]
     leaving = [plateau(500, [1] * 25 + [0] * 30), plateau(700, [1] * 55), plateau(500, [0] * 25 + [1] * 30)]
     for plateaus in (upside_down, leaving):
-        assert walk(plateaus, tree_of(plateaus, len(plateaus[0].weights) if plateaus is upside_down else 55)) <= 1.35
+        assert walk(plateaus, tree_of(plateaus, 40 if plateaus is upside_down else 55)) <= 1.05
 
 
 def test_errors_do_not_grow_with_the_number_of_plateaus():
     generator = np.random.default_rng(0)
     for leaves in (3, 20):
         plateaus = [plateau(int(generator.integers(1, 30)), list(generator.pareto(0.7, leaves) + 1e-3)) for _ in range(300)]
-        # Carrying the reached counts from plateau to plateau drifted to 6.8 rows here.
+        # Carrying the reached counts from plateau to plateau drifted to 6.8 rows here; measured are 1.2 and 2.6.
         assert walk(plateaus, tree_of(plateaus)) < 3
 
 
@@ -181,7 +181,7 @@ def test_leaves_that_drop_out_one_by_one_count_as_if_all_weights_were_given(data
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_windows_agree_with_cumulative_counts(data):
     leaves = data.draw(st.integers(1, 30))
     weights = st.lists(st.integers(0, 9), min_size=leaves, max_size=leaves).filter(any)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from xlm.mixing.tree_bound import TreeBound
 from xlm.mixing.tree_rules import FRACTION_BITS, NodeRules, Rule, due_left, most_of_side
-from xlm.mixing.tree_shape import JUDGED_PLATEAUS, Joins, best_joins
+from xlm.mixing.tree_shape import Joins, best_joins, judged_plateaus
 from xlm.mixing.tree_weights import LeafWeights, NodeWeights, Plateau, check_plateaus
 
 # Plateaus whose rules are kept unpacked: those of the two ends of a window, and their neighbours.
@@ -205,10 +205,9 @@ def _tops(children: Sequence[tuple[int, int]], groups: Sequence[Hashable]) -> di
 def _judged_shares(plateaus: Sequence[Plateau], groups: Sequence[Hashable]) -> NDArray[np.float64]:
     """Return the leaves' shares in some plateaus, evenly apart: [plateaus, leaves]."""
     drawn = [plateau for plateau in plateaus if plateau.rows] or list(plateaus[:1])
-    judged = min(JUDGED_PLATEAUS, len(drawn))
     weights = LeafWeights(groups)
     shares: list[NDArray[np.float64]] = []
-    for number in range(judged):
-        weights.enter(drawn[number * (len(drawn) - 1) // max(1, judged - 1)])
+    for number in judged_plateaus(len(drawn), len(groups)):
+        weights.enter(drawn[number])
         shares.append(weights.shares())
     return np.unique(np.stack(shares), axis=0)

@@ -164,7 +164,7 @@ class NodeWeights:
                 left, right = self._children[inner - self._leaves]
                 above[inner] = above[left] + above[right]
                 touched.add(inner)
-        if (changed is None or changed) and any(share and not inside[self._tops[label]] for label, share in weights.groups.items()):
+        if plateau.rows and any(share and not inside[self._tops[label]] for label, share in weights.groups.items()):
             raise ValueError("a group that has a share needs a leaf that has weight")
         return self._all if changed is None else sorted(touched, reverse=True)
 
