@@ -1,10 +1,10 @@
 """Filling rows to the last position with texts of which only certain runs may be taken.
 
-Texts come in a given order. A row takes them whole for as long as plenty of it is left; its end is filled
-by a search: a run of one of the next texts, the longest first, and a run of another that comes soon, such that
-little or nothing stays empty. A text that gave a run goes on from there in a later row. Whole sentences can so
-fill rows that one document alone leaves a tenth empty; a token's context is then somewhat shorter on average,
-since rows end with runs of other documents.
+Texts come in a given order. Of the next hundred a row begins with the one of which most is left, so that no
+long text is left over alone at the end, and takes texts whole for as long as plenty of the row is left. Its end is
+filled by a search: a run of one of the next texts, the longest first, and a run of another, such that little or
+nothing stays empty. A text that gave a run goes on from there in a later row. Whole sentences can so fill rows of
+which one document alone would leave a tenth empty; the price is that rows end with runs of other documents.
 
 The runs that a text may give are a set of lengths, kept as the bits of an integer: the longest that fits is
 the highest bit up to there.
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 # Texts that are looked through for the last run of a row, for the one before it, and how many of its lengths are tried.
-AHEAD, FIRST, TRIES = 100, 8, 6
+AHEAD, FIRST, TRIES = 100, 24, 6
 # A row is filled by search from where at most this part of it is left.
 SEARCHED_PART = 0.25
 # No row is searched further once it leaves no more than this part of it empty, if rows so far allow for that.
@@ -89,6 +89,10 @@ class Filler:
     def _fill_row(self, row: int, left: int, coming: Iterator[tuple[int, int]], *, begun: bool) -> None:
         self._positions += left
         searched = max(self._cost + 1, int(self._room * SEARCHED_PART))
+        if not begun:
+            left_of = [text.end - text.start for text in self._texts]
+            most = left_of.index(max(left_of))
+            self._texts[0], self._texts[most] = self._texts[most], self._texts[0]
         while self._texts:
             text = self._texts[0]
             whole = text.end - text.start
@@ -111,7 +115,7 @@ class Filler:
     def _search(self, left: int, *, only_first: bool) -> list[tuple[int, int]]:
         """Return one or two runs (place of the text, length) that leave as little as possible of ``left`` positions empty.
 
-        With ``only_first`` one of them is of the first text, so that none waits forever.
+        With ``only_first`` one of them is of the first text: a row that holds nothing yet must take something of it.
         """
         budget = self._empty_share * self._positions - self._empty
         enough = max(0, int(min(budget, MOST_EMPTY * self._room)))
