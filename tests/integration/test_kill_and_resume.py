@@ -139,7 +139,7 @@ def test_killed_anywhere_the_same_command_gives_the_same_run(unkilled, tmp_path,
 @pytest.mark.parametrize(
     ("kill", "workers", "sentence"),
     [
-        ("worker:1:4", 2, r"rank 1: loader worker \d of rank 1 was ended by SIGKILL before it gave step \d+; if the machine ran out"),
+        ("worker:1:4", 2, r"rank 1: loader worker \d was ended by SIGKILL before it gave step \d+; if the machine ran out"),
         ("disk:1:5", 0, r"rank 1: OSError: \[Errno 5\] Input/output error: 'de.arrow'"),
     ],
 )

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from made_up_run import make_run, write_vocabulary
 
 from xlm.config.recipe import Recipe
 from xlm.config.strict import load_config
-from xlm.errors import UserError
+from xlm.errors import NotSupportedYetError, UserError
 from xlm.model.aligned import save_aligned
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage
+from xlm.shards.publish import publish
 from xlm.training.assembly import describe_model, open_run, parameter_count, read_inputs, reopen_finished, set_aside_finished, stage_inputs
 from xlm.training.distributed import Process, join_group, leave_group
 from xlm.training.run_record import read_run_record
@@ -97,6 +99,39 @@ def test_inputs_that_are_missing_or_of_another_vocabulary_are_sentences(run):
     shutil.rmtree(folder.shards)
     with pytest.raises(UserError, match="the stage that writes 'shards' has not finished"):
         read_inputs(read(), folder, ONE)
+
+
+def test_an_objective_that_cannot_be_trained_is_said_before_anything_is_read(run):
+    read, folder = run
+    shutil.rmtree(folder.shards)
+    with pytest.raises(NotSupportedYetError, match=r"training on clm \(phase 'long'\) is not supported yet"):
+        read_inputs(read("phases.1.objectives={mlm: {share: 0.5}, clm: {share: 0.5}}"), folder, ONE)
+
+
+def test_who_builds_batches_may_change_within_a_run(run):
+    read, folder = run
+    inputs = read_inputs(read(), folder, ONE)
+    before = stage_inputs(read(), inputs, ZERO2)
+    record, _ = open_run(read(), folder, inputs, ZERO2, ONE)
+    (folder.train / "checkpoints" / "step-00000001").mkdir(parents=True)
+    changed = read("training.loader={workers: 2, steps_ahead: 5}")
+    again, _ = open_run(changed, folder, read_inputs(changed, folder, ONE), ZERO2, ONE)
+    assert again.tracking_key == record.tracking_key
+    assert stage_inputs(changed, inputs, ZERO2) == before
+
+
+def test_shards_at_a_url_give_the_same_batches(run, tmp_path, monkeypatch):
+    read, folder = run
+    here = read_inputs(read(), folder, ONE)
+    wanted = [here.loader.batch(step) for step in (0, 12)]
+    publish(folder.shards, (tmp_path / "bucket").as_uri())
+    shutil.rmtree(folder.shards)
+    monkeypatch.setenv("XLM_SHARD_CACHE", str(tmp_path / "cache"))
+    there = read_inputs(read(f"shards.storage={{url: '{(tmp_path / 'bucket').as_uri()}'}}"), folder, ONE)
+    assert there.fingerprints == here.fingerprints
+    for step, batches in zip((0, 12), wanted, strict=True):
+        for found, one in zip(there.loader.batch(step), batches, strict=True):
+            assert all(torch.equal(getattr(found, name), tensor) for name, tensor in vars(one).items() if name != "provenance")
 
 
 def test_a_finished_training_is_recognised_by_what_it_was_made_from(run, tmp_path):

@@ -98,7 +98,7 @@ class BatchLoader:
 
     def _built_ahead(self, steps: range) -> Generator[tuple[int, list[PackedBatch]], None, None]:
         if self._ahead.workers and steps:
-            return built_by_workers(self, steps, workers=self._ahead.workers, ahead=self._ahead.steps_ahead, rank=self._rank)
+            return built_by_workers(self, steps, workers=self._ahead.workers, ahead=self._ahead.steps_ahead)
         return prefetched(((step, self.batch(step)) for step in steps), self._ahead.steps_ahead)
 
     def __getstate__(self) -> dict[str, Any]:

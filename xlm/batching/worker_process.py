@@ -13,7 +13,8 @@ import signal
 import sys
 import time
 import traceback
-from multiprocessing.connection import Connection
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 from threading import Thread
 from typing import Protocol
@@ -91,8 +92,10 @@ def _send_descriptor(rank: Connection, descriptor: int) -> None:
 
 def _end_with(parent: int) -> None:
     """End this process as soon as the process that started it is gone, also in the middle of a step."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
+    with suppress(ProcessLookupError):
+        gone = os.pidfd_open(parent)
+        if os.getppid() == parent:  # and not a later process of its number
+            wait([gone])
     os._exit(1)
 
 

@@ -38,7 +38,7 @@ class _Worker:
 
 
 def built_by_workers(
-    builder: StepBuilder, steps: range, *, workers: int, ahead: int, rank: int
+    builder: StepBuilder, steps: range, *, workers: int, ahead: int
 ) -> Generator[tuple[int, list[PackedBatch]], None, None]:
     """Yield (step, micro-batches) in order, each worker up to ``ahead`` steps before what was asked for.
 
@@ -50,7 +50,7 @@ def built_by_workers(
     with ExitStack() as running:
         # One pickle for all: planning a run with thousands of corpora again would take longer than reading it.
         pickled = pickle.dumps(builder)
-        crew = [running.enter_context(_started(f"loader worker {number} of rank {rank}")) for number in range(count)]
+        crew = [running.enter_context(_started(f"loader worker {number}")) for number in range(count)]
         for number, worker in enumerate(crew):
             with _death_is_a_sentence(worker, steps[number]):
                 worker.channel.send_bytes(pickled)
