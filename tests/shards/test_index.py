@@ -52,7 +52,8 @@ def test_it_answers(index):
 
 def test_what_is_missing_is_named(index):
     with pytest.raises(
-        UserError, match=r"no rows of 'en' are planned as documents at length 256, variant 0 \(planned: documents 128 v0, documents 128 v1\)"
+        UserError,
+        match=r"no rows of 'en' are planned as documents at length 256, variant 0 \(planned: documents 128 v0, documents 128 v1\)",
     ):
         index.rows("en", "documents", 256, 0)
     with pytest.raises(UserError, match=r"no corpus 'en_dee' \(did you mean 'en_de'\?\); there are: en, en_de"):
