@@ -63,7 +63,7 @@ def test_the_page_is_well_formed_and_whole(page: str) -> None:
     parsed = Page(page)
     assert sum(tag == "svg" for tag, _ in parsed.tags) == 7
     assert all(attributes.get("aria-label") for tag, attributes in parsed.tags if tag == "svg")
-    for heading in ("What was trained", "On what", "What it shows", "What it does not show"):
+    for heading in ("What was trained", "On what", "What it shows", "What it does not show", "Planned and seen"):
         assert heading in page
     for number in ("35.6", "94.1", "12,044"):
         assert number in page

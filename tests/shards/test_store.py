@@ -66,6 +66,20 @@ def test_only_what_is_asked_for_is_fetched_and_only_once_a_machine(remote: HttpF
     assert remote.requests == {FIRST: 1}
     assert first.statistics() == StoreStatistics(fetches=1, fetched_bytes=20_000, hits=1)
     assert second.statistics() == StoreStatistics(hits=1)
+    assert first.statistics().metrics() == {
+        "shards/fetches": 1.0,
+        "shards/fetched_bytes": 20_000.0,
+        "shards/hits": 1.0,
+        "shards/evictions": 0.0,
+    }
+
+
+def test_large_files_come_from_a_server_that_sends_only_whole_ones(remote: HttpFolder, tmp_path: Path) -> None:
+    content = random.Random(1).randbytes(9_000_000)
+    (remote.folder / "large").write_bytes(content)
+    store = open_remote(remote, tmp_path, 20_000_000)
+    assert store.local("large", hashlib.sha256(content).hexdigest(), len(content)).read_bytes() == content
+    assert remote.requests["large"] == 1
 
 
 @pytest.mark.parametrize("fault", ["cut", "corrupted", "unavailable"])

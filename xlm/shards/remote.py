@@ -31,6 +31,8 @@ class RemoteFolder:
         self.url = url
         self.shown = re.sub(r"//[^/@]*@", "//", url.rstrip("/"))  # no passwords in messages
         self.files, self.root = _file_system(url, self.shown)
+        # Of HTTP a stream (block size 0): blocks would need a server that sends parts of a file.
+        self._streams = url.startswith(("http://", "https://"))
 
     def shown_file(self, path: str) -> str:
         """Return a file's URL for messages."""
@@ -43,7 +45,7 @@ class RemoteFolder:
     def read(self, path: str) -> Iterator[bytes]:
         """Yield a file's content in chunks; raises RemoteReadError."""
         try:
-            with self.files.open(self.at(path), "rb", block_size=_CHUNK_BYTES) as stream:
+            with self.files.open(self.at(path), "rb", block_size=0 if self._streams else _CHUNK_BYTES) as stream:
                 while chunk := stream.read(_CHUNK_BYTES):
                     yield bytes(chunk)
         except Exception as error:  # noqa: BLE001 (every storage has errors of its own)

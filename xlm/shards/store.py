@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -37,6 +37,10 @@ class StoreStatistics:
     fetched_bytes: int = 0
     hits: int = 0
     evictions: int = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers under the names that they are logged with."""
+        return {f"shards/{name}": float(value) for name, value in asdict(self).items()}
 
 
 class ShardStore(Protocol):
