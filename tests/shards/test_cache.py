@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,19 @@ def test_readers_that_evict_from_each_other_never_exceed_the_bound(tmp_path: Pat
     _run_together(4, _read_at_random, folder, tmp_path, meanwhile=look)
     assert 0 < most <= 5 * FILE_BYTES
     assert bytes_in(folder) <= 5 * FILE_BYTES
+
+
+def test_threads_share_a_cache_object(tmp_path: Path) -> None:
+    files = FileCache(tmp_path, 6 * FILE_BYTES)
+
+    def read(seed: int) -> bool:
+        draw = random.Random(seed)
+        return all(get(files, number).read_bytes() == content_of(number) for number in (draw.randrange(20) for _ in range(100)))
+
+    for first in (0, 4):  # the second four are other threads; what the first held is let go
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(read, range(first, first + 4)))
+    assert bytes_in(tmp_path) <= 6 * FILE_BYTES
 
 
 def _run_together(

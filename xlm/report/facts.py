@@ -53,10 +53,11 @@ def read_facts(recipe: Recipe, run: RunFolder, manifest: Manifest | None = None)
 
 
 def read_ledger(recipe: Recipe, run: RunFolder) -> Ledger | None:
-    """Return the ledger of a run from the index of its shards; None where this machine has none."""
-    if recipe.shards.storage is None and not (run.shards / INDEX_FILE).exists():
+    """Return the ledger of a run from the index of its shards, here or at their URL; None where there is none."""
+    here = (run.shards / INDEX_FILE).exists()
+    if not here and recipe.shards.storage is None:
         return None
-    index = ShardIndex.read(open_store(recipe.shards.storage, run.shards))
+    index = ShardIndex.read(open_store(None if here else recipe.shards.storage, run.shards))
     return plan_ledger(DataPlan(recipe, index), index)
 
 

@@ -111,8 +111,9 @@ class FileCache:
     def _hold(self, descriptor: int | None) -> None:
         """Let go of what this thread held, and of what ended threads did; hold ``descriptor`` instead."""
         alive = {thread.ident for thread in threading.enumerate()}
-        for thread in [thread for thread in self._held if thread == threading.get_ident() or thread not in alive]:
-            os.close(self._held.pop(thread))
+        for thread in [thread for thread in tuple(self._held) if thread == threading.get_ident() or thread not in alive]:
+            if (held := self._held.pop(thread, None)) is not None:  # another thread may have been faster
+                os.close(held)
         if descriptor is not None:
             self._held[threading.get_ident()] = descriptor
 
