@@ -1,7 +1,10 @@
 """The whole room on a small corpus: what is stored and planned, counted in full, and the same whoever does it."""
 
 import importlib.util
+import os
+import pickle
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +110,29 @@ def test_pieces_are_counted(built, vocabulary):
 def test_shards_are_the_same_whoever_makes_them(built, corpus_folder, vocabulary, tmp_path):
     build(corpus_folder, tmp_path, vocabulary, backend=LocalBackend(3))
     assert files_of(tmp_path) == files_of(built.store.folder)
+
+
+def test_workers_are_given_whole_paths(corpus_folder, vocabulary, tmp_path, monkeypatch):
+    given = []
+
+    class Noted(LocalBackend):
+        def map(self, maker, tasks):
+            given.append(pickle.dumps((maker, tasks)))
+            return super().map(maker, tasks)
+
+    monkeypatch.chdir(corpus_folder)
+    (tmp_path / "shards").mkdir()
+    here = Path(os.path.relpath(tmp_path / "shards"))
+    ShardBuilder(Path(), here, vocabulary, items_per_shard=1000, variants=1, seed=7, n_way=True, backend=Noted()).build([])
+    assert len(given) == 2
+    for what in given:
+        maker, tasks = pickle.loads(what)
+        paths = [part for part in maker.args if isinstance(part, Path)]
+        for task in tasks:
+            source = getattr(task, "source", task)
+            paths += [path for path in (source.path, source.turns) if path is not None]
+        assert len(paths) >= 6
+        assert all(path.is_absolute() for path in paths)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'xlm[ray]'")

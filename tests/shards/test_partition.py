@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xlm.errors import UserError
@@ -23,6 +23,7 @@ def by_hand(lengths, max_items, max_bytes):
     return sizes
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     batches=st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=6),
     max_items=st.integers(1, 9),

@@ -57,8 +57,9 @@ class ShardBuilder:
 
     def build(self, requests: Sequence[PlanRequest]) -> BuiltShards:
         """Tokenise every corpus, plan the rows asked for and write ``index.json``."""
-        # Beside the shards, because every machine that works on them sees this folder.
-        work = self.folder / ".n_way"
+        # Beside the shards, because every machine that works on them sees this folder; whole paths, because workers
+        # elsewhere have other working folders.
+        work = self.folder.resolve() / ".n_way"
         try:
             sources, n_way = self._sources(work)
             return BuiltShards(self._build(sources, requests), n_way)
@@ -66,7 +67,7 @@ class ShardBuilder:
             shutil.rmtree(work, ignore_errors=True)
 
     def _sources(self, work: Path) -> tuple[list[Source], NWaySummary | None]:
-        sources = corpus_sources(self.corpus_folder)
+        sources = corpus_sources(self.corpus_folder.resolve())
         pairs = [source for source in sources if source.kind == "pair"]
         if not self.n_way or not pairs:
             return sources, None
@@ -78,7 +79,7 @@ class ShardBuilder:
         layouts: dict[str, list[tuple[Layout, int]]] = defaultdict(list)
         for request in requests:
             layouts[request.corpus].append((request.layout, request.length))
-        work = partial(ShardWork, self.folder, self.vocabulary, dict(layouts), self.variants, self.seed)
+        work = partial(ShardWork, self.folder.resolve(), self.vocabulary, dict(layouts), self.variants, self.seed)
         piece_counts = np.zeros(self.vocabulary.size, dtype=np.uint64)
         files: dict[int, ShardFile] = {}
         blocks: dict[int, tuple[PlanBlock, ...]] = {}
