@@ -351,12 +351,15 @@ def main() -> None:
         scale.index().save(folder)
         plan, seconds = in_child(folder, "plan")
         plan["process_s"] = seconds
-        print(f"plan: {seconds:.1f} s, {plan['peak_mb']:.0f} MB, {plan['rows']:,} rows, {plan['caps_that_bind']:,} caps bind", flush=True)
+        print(
+            f"plan: {seconds:.1f} s ({plan['core_s']:.1f} of a core), {plan['peak_mb']:.0f} MB, {plan['rows']:,} rows, {plan['caps_that_bind']:,} caps bind",
+            flush=True,
+        )
         ranks = []
         for rank, step in ((0, 0), (scale.ranks // 2, plan["steps"] // 2), (scale.ranks - 1, plan["steps"] - 1)):
             found, seconds = in_child(folder, "rank", rank, step)
             ranks.append({**found, "process_s": seconds})
-            print(f"rank {rank} at step {step:,}: {seconds:.1f} s, {found['peak_mb']:.0f} MB", flush=True)
+            print(f"rank {rank} at step {step:,}: {seconds:.1f} s ({found['core_s']:.1f} of a core), {found['peak_mb']:.0f} MB", flush=True)
         measured = {name: in_child(folder, name)[0] for name in ("shares", "rows", "batches", "fetches")}
     print(f"shares: {measured['shares']}")
     print(f"rows: {measured['rows']}")

@@ -145,8 +145,8 @@ def test_running_out_late_in_a_ramp_counts_the_whole_phase(make_recipe, make_ind
     phases = [{"steps": 10}, {"steps": 100, "sampling": temperature(max_epochs=2), "objectives": objectives, "ramp_plateaus": 20}]
     with pytest.raises(UserError) as found:
         DataPlan(make_recipe(phases), make_index(variants=1))
-    # 2 x 365 rows less 40 of the first phase, ten a step: the phase's 69th step.
-    assert "runs out of mlm rows at step 79 of 110: max_epochs 2 leaves it 69" in str(found.value)
+    # 2 x 365 rows less 40 of the first phase, ten a step, counted in whole rows: in the phase's 69th step.
+    assert "runs out of mlm rows at step 78 of 110: max_epochs 2 leaves it 689 of them" in str(found.value)
 
 
 def test_unimax_is_as_equal_as_the_cap_allows(make_recipe, make_index):
