@@ -352,7 +352,8 @@ def main() -> None:
         plan, seconds = in_child(folder, "plan")
         plan["process_s"] = seconds
         print(
-            f"plan: {seconds:.1f} s ({plan['core_s']:.1f} of a core), {plan['peak_mb']:.0f} MB, {plan['rows']:,} rows, {plan['caps_that_bind']:,} caps bind",
+            f"plan: {seconds:.1f} s ({plan['core_s']:.1f} of a core), {plan['peak_mb']:.0f} MB, {plan['rows']:,} rows, "
+            f"{plan['caps_that_bind']:,} caps bind",
             flush=True,
         )
         ranks = []
