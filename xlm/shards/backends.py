@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from multiprocessing import connection, get_context
@@ -97,12 +98,23 @@ def _bounded(pool: ProcessPoolExecutor, tasks: Sequence[Task], ahead: int) -> It
     while True:
         while len(waiting) < ahead and (upcoming := next(remaining, None)) is not None:
             number, task = upcoming
-            waiting[pool.submit(_do, task)] = number
+            with _interrupts_later():
+                waiting[pool.submit(_do, task)] = number
         if not waiting:
             return
         done, _ = wait(waiting, return_when=FIRST_COMPLETED)
         for future in done:
             yield waiting.pop(future), future.result()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold Ctrl-C back here, and in a process started meanwhile until it is ready: it would die with a page of traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _maker: Callable[[], Callable[[Any], Any]] | None = None
@@ -112,6 +124,7 @@ def _start_worker(maker: Callable[[], Callable[[Any], Any]], lifeline: Connectio
     global _maker
     # Ctrl-C ends a worker at once and silently; the parent says what happened.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(lifeline,), name="lifeline", daemon=True).start()
     _maker = maker
 
@@ -213,5 +226,5 @@ def _started_ray(workers: int) -> Any:  # noqa: ANN401
         ray.init(address=cluster, log_to_driver=False, logging_level="warning", **size)
     # Progress is this library's own.
     ray.data.DataContext.get_current().enable_progress_bars = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray
