@@ -9,12 +9,12 @@ stepped through row by row. Each event splits a plateau at a whole row.
 At such a row X of the leaf (see `tree.py`) is a whole number but for what its parent passes on, so the leaf's
 count is that number: it stops level with its exact share, and leaves no error behind for the others. The tree
 is asked all the same: where a count did come out above its cap, the cap is lowered by that much, and all is
-done again.
+done again; from the third time on all leaves of such a stretch stop half a row early.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -84,9 +84,10 @@ def capped_plateaus(plateaus: Sequence[Plateau], limits: Sequence[Limits], group
     """
     check_plateaus(plateaus, groups)
     lowered: dict[tuple[int, int], int] = {}
+    early: set[int] = set()
     joins: Joins | None = None
     while True:
-        filling = _Filling(plateaus, limits, groups, lowered)
+        filling = _Filling(plateaus, limits, groups, lowered, early)
         for number in range(len(plateaus)):
             filling.fill(number)
         tree = CountTree(filling.pieces, groups, joins)
@@ -94,6 +95,9 @@ def capped_plateaus(plateaus: Sequence[Plateau], limits: Sequence[Limits], group
         excess = _excess(tree, plateaus, limits)
         if not excess:
             return CappedPlan(tuple(filling.pieces), tuple(filling.origins), tuple(filling.events), tree)
+        if lowered:
+            # Where many leaves stop at about the same row, one that is lowered pushes the next one up.
+            early |= {stretch for stretch, _ in excess}
         for stretch_leaf, rows in excess.items():
             lowered[stretch_leaf] = lowered.get(stretch_leaf, 0) + rows
 
@@ -102,9 +106,15 @@ class _Filling:
     """What the leaves give in exact shares, plateau by plateau, and the pieces that the plateaus are split into."""
 
     def __init__(
-        self, plateaus: Sequence[Plateau], limits: Sequence[Limits], groups: Sequence[Hashable], lowered: Mapping[tuple[int, int], int]
+        self,
+        plateaus: Sequence[Plateau],
+        limits: Sequence[Limits],
+        groups: Sequence[Hashable],
+        lowered: Mapping[tuple[int, int], int],
+        early: Container[int],
     ) -> None:
-        self._plateaus, self._limits, self._lowered = plateaus, limits, lowered
+        """``lowered`` are rows to stop short of a cap by (stretch, leaf); in the stretches ``early`` all stop half a row before it."""
+        self._plateaus, self._limits, self._lowered, self._early = plateaus, limits, lowered, early
         self._starts = [0, *accumulate(plateau.rows for plateau in plateaus)]
         self._stretches = _stretches(limits)
         self._weights = LeafWeights(groups)
@@ -144,13 +154,14 @@ class _Filling:
     def _room(self, number: int) -> dict[int, int]:
         """Return, for the leaves that have a cap in a plateau, the exact share that they may still draw, in ONE."""
         room: dict[int, int] = {}
+        half = ONE >> 1 if self._stretches[number] in self._early else 0
         for leaf, limit in self._limits[number].items():
             if limit.max_epochs is None:
                 continue
             cap = (limit.max_epochs.numerator << FRACTION_BITS) // limit.max_epochs.denominator
             allowed = self._exact[leaf] + (cap - self._epochs[leaf]) * limit.epoch_rows
             whole = (allowed + _TOLERANCE >> FRACTION_BITS) - self._lowered.get((self._stretches[number], leaf), 0)
-            room[leaf] = (whole << FRACTION_BITS) - self._exact[leaf]
+            room[leaf] = (whole << FRACTION_BITS) - self._exact[leaf] - half
         return room
 
     def _fill_group(self, number: int, group: Hashable, share: int, room: Mapping[int, int]) -> list[tuple[int, int]]:
