@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xlm.config.recipe import AlignedInitialisation, Recipe
+from xlm.corpora.store import pair_names
 from xlm.errors import exits_cleanly
 from xlm.model.aligned import AlignedEmbeddings, Pair, aligned_embeddings, save_aligned
 from xlm.runs.cli import parse_invocation, recipe_parser
@@ -32,7 +33,8 @@ def main() -> None:
         return
     with stage.write() as output:
         result = aligned_embeddings(
-            pair_corpora(ShardSet(folder.shards, vocabulary.fingerprint)),
+            # Pairs that n-way text adds between its translations say nothing that their pairs with the source do not.
+            pair_corpora(ShardSet(folder.shards, vocabulary.fingerprint), pair_names(folder.corpus)),
             vocabulary.size,
             recipe.model.width,
             # The recipe's scale is what the encoder sees; the table is smaller by the model's own factor.
@@ -46,14 +48,14 @@ def main() -> None:
     print(f"embeddings: {vocabulary.size:,} x {recipe.model.width} in {folder.embeddings}")
 
 
-def pair_corpora(shards: ShardSet) -> dict[str, Iterator[Pair]]:
-    """Return, for each pair corpus, its (key, source ids, target ids); read when iterated."""
+def pair_corpora(shards: ShardSet, names: Iterable[str]) -> dict[str, Iterator[Pair]]:
+    """Return, for each of these pair corpora, its (key, source ids, target ids); read when iterated."""
 
     def pairs(name: str, items: int) -> Iterator[Pair]:
         for item in track(range(items), f"embeddings: {name}", total=items, unit="pairs"):
             yield shards.pair_key(name, item), *shards.pair_tokens(name, item)
 
-    return {name: pairs(name, entry.items) for name, entry in sorted(shards.index.corpora.items()) if entry.kind == "pair"}
+    return {name: pairs(name, shards.index.corpus(name).items) for name in sorted(names)}
 
 
 def stage_inputs(recipe: Recipe, shards: str, vocabulary: str) -> dict[str, str]:

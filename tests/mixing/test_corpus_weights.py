@@ -51,6 +51,16 @@ def test_temperature_takes_the_power_of_sizes(make_recipe, make_index):
     assert set(equal.values()) == {Fraction(1, 3)}
 
 
+@pytest.mark.parametrize(
+    ("alpha", "golden"),
+    [(0.7, [0.8049, 0.1606, 0.0345]), (0.5, [0.7034, 0.2224, 0.0741]), (0.3, [0.5680, 0.2847, 0.1473])],
+)
+def test_published_exponents_give_their_published_shares(make_recipe, make_index, alpha, golden):
+    # p = [.9, .09, .01]; alpha .7: mBERT and XLM's XNLI runs, .5: XLM, .3: XLM-R (Conneau & Lample 2019, section 3.1).
+    found = shares_of(sampled(make_recipe, kind="temperature", alpha=alpha), make_index(), "mlm")
+    assert [float(found[name]) for name in ("en", "de", "sw")] == pytest.approx(golden, abs=5e-5)
+
+
 def test_a_ramp_moves_alpha(make_recipe, make_index):
     recipe = sampled(make_recipe, kind="temperature", alpha={"start": 0.75, "end": 0.25})
     for fraction, alpha in ((0.0, 0.75), (0.5, 0.5), (1.0, 0.25)):
