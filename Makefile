@@ -28,11 +28,16 @@ venv:
 quickstart: venv
 	@$(RUN) pipelines/quickstart.py --recipe $(RECIPE) $(ARGS)
 
+# Tests in one process go side by side; those that start ranks of their own, one after the other.
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --ignore tests/integration
+
 test: venv
-	$(RUN) -m pytest -m "not slow"
+	$(SIDE_BY_SIDE) -m "not slow"
+	$(RUN) -m pytest -m "not slow" tests/integration
 
 test-quick: venv
-	$(RUN) -m pytest -m "not slow and not pipeline"
+	$(SIDE_BY_SIDE) -m "not slow and not pipeline"
+	$(RUN) -m pytest -m "not slow and not pipeline" tests/integration
 
 check: venv
 	$(VENV)/bin/ruff check .

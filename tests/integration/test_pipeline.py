@@ -94,7 +94,7 @@ def test_the_joined_scores_hold_what_a_reader_needs(finished: Finished, scores: 
     assert {"torch", "deepspeed", "sentencepiece"} <= set(scores["versions"])
     page = (finished.folder / "report.html").read_text(encoding="utf-8")
     assert f"{summary['intents.probe']:.1f}" in page
-    assert page.count("<svg ") == 6
+    assert page.count("<svg ") == 8  # six of scores and training, two of the ledger
 
 
 def test_training_went_through_every_step_and_brought_translations_together(finished: Finished, scores: dict) -> None:

@@ -31,6 +31,7 @@ def packed(lengths, predictions):
         sequence_objective=torch.zeros(sequences, dtype=torch.int64),
         pair_key=unused,
         pair_index=unused,
+        sequence_label=unused,
         row_id=torch.zeros(sequences, dtype=torch.int64),
     )
 

@@ -21,7 +21,10 @@ OBJECTIVE_CODE = {name: code for code, name in enumerate(OBJECTIVES)}
 
 @dataclass(frozen=True, slots=True)
 class SegmentSource:
-    """Where a segment came from: tokens ``start`` to ``end`` of item ``item`` (a document, or a pair's side) of a corpus."""
+    """Where a segment came from: tokens ``start`` to ``end`` of item ``item`` of a corpus.
+
+    A pair's target counts on from the end of its source, as in the row plan.
+    """
 
     corpus: str
     item: int

@@ -24,7 +24,7 @@ def test_invalid_utf8_names_file_and_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (gzip.compress(b"some text\n" * 99), "x.txt: this file is compressed with gzip; unpack it"),
+        (gzip.compress(b"some text\n" * 99, mtime=0), "x.txt: this file is compressed with gzip; unpack it"),
         ("Grüße\n".encode("utf-16"), "x.txt: this file is UTF-16; save it as UTF-8"),
         (b"\xfe\xff" + "Grüße\n".encode("utf-16-be"), "x.txt: this file is UTF-16; save it as UTF-8"),
         ("Grüße\n".encode("utf-32"), "x.txt: this file is UTF-32; save it as UTF-8"),
