@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             description=describe_model(recipe, inputs, record),
             tracker=tracker,
             memory=memory,
-            drawn=RunningLedger(inputs.plan).metrics if process.is_main else None,
+            drawn=drawn_metrics(invocation, inputs) if process.is_main else None,
         )
         result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
     if tracker is not None:
@@ -118,6 +119,19 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
     barrier()
     leave_group()
     return result.finished
+
+
+def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[int, Mapping[str, int]], Mapping[str, float]]:
+    """Return what is logged of the data: the ledger, and what this process fetched of shards that lie elsewhere."""
+    ledger = RunningLedger(inputs.plan)
+    recipe = invocation.recipe
+    # Loader workers fetch for themselves; zeros of a process that fetches nothing would say something else.
+    fetches_here = recipe.shards.storage is not None and recipe.training.loader.workers == 0
+
+    def metrics(step: int, tokens_seen: Mapping[str, int]) -> Mapping[str, float]:
+        return {**ledger.metrics(step, tokens_seen), **(inputs.store.statistics().metrics() if fetches_here else {})}
+
+    return metrics
 
 
 def start_tracker(invocation: Invocation, record: RunRecord) -> Tracker:

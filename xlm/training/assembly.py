@@ -27,7 +27,7 @@ from xlm.runs.folder import RunFolder
 from xlm.runs.stage import RECORD as STAGE_RECORD
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
-from xlm.shards.store import open_store
+from xlm.shards.store import ShardStore, open_store
 from xlm.training.checkpoint import complete_checkpoints, missing_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, tell_all
@@ -57,6 +57,7 @@ class TrainingInputs:
     """What the stages before training left, opened and checked."""
 
     vocabulary: Vocabulary
+    store: ShardStore
     plan: DataPlan
     loader: BatchLoader
     embeddings: Path | None
@@ -89,7 +90,7 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
     if isinstance(recipe.embeddings, AlignedInitialisation):
         embeddings = folder.embeddings
         fingerprints["embeddings"] = read_record(embeddings).fingerprint
-    return TrainingInputs(vocabulary, plan, loader, embeddings, fingerprints)
+    return TrainingInputs(vocabulary, store, plan, loader, embeddings, fingerprints)
 
 
 def stage_inputs(recipe: Recipe, inputs: TrainingInputs, deepspeed_config: Path) -> dict[str, str]:
