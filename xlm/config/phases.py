@@ -55,8 +55,8 @@ def value_at(value: float | ShareRamp | RateRamp, fraction: float) -> float:
 class _Sized(StrictModel):
     """What sizes are measured in (sentences: as known to the shards), and how often a corpus may be seen.
 
-    ``max_epochs`` counts from the beginning of the run. A corpus that has reached it gives no more rows;
-    the other corpora of its objective take its place.
+    ``max_epochs`` counts from the beginning of the run, in each objective for itself. A corpus that has reached
+    it gives no more rows; the other corpora of the objective take its place.
     """
 
     unit: Literal["tokens", "rows", "sentences"] = "tokens"
@@ -76,8 +76,11 @@ class ProportionalSampling(_Sized):
     kind: Literal["proportional"]
 
 
-class UniMaxSampling(_Sized):
-    """As equal as possible over the phase, no corpus more than ``max_epochs`` times (UniMax, Chung et al. 2023)."""
+class UniMaxSampling(StrictModel):
+    """As many rows of each corpus over the phase, none more than ``max_epochs`` times (UniMax, Chung et al. 2023).
+
+    Counted in rows, which are all of one length: the shares are those of tokens.
+    """
 
     kind: Literal["unimax"]
     max_epochs: Epochs
@@ -125,7 +128,7 @@ class ObjectiveShare(StrictModel):
     """How much of a phase an objective gets (rows drawn), what their loss counts, and how its rows are laid out."""
 
     share: MovingShare
-    loss_weight: Annotated[float, Field(ge=0.0)] = 1.0
+    loss_weight: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 1.0
     # mlm, clm, rtd. "documents": every document, or piece of one, a sequence of its own; "full_sentences":
     # a row is one sequence of consecutive sentences that may cross into the next document (RoBERTa).
     rows: Literal["documents", "full_sentences"] = "documents"
