@@ -125,7 +125,7 @@ class LoaderSection(StrictModel):
     """Who builds batches ahead of training; decides no number."""
 
     workers: Annotated[int, Field(ge=0, le=64)] = 0  # processes of each rank; 0: one thread
-    steps_ahead: Annotated[int, Field(ge=1, le=1000)] = 2
+    steps_ahead: Annotated[int, Field(ge=1, le=1000)] = 2  # of the thread, or of each worker
 
 
 class TrainingSection(StrictModel):
