@@ -37,8 +37,10 @@ from xlm.shards.mapped_files import MappedFiles
 from xlm.shards.row_plan import RowPlan
 from xlm.shards.store import LocalStore, ShardStore
 
-# Token shards, and as many blocks of row plans, that stay mapped; far below what a process may map (65,530).
-MAX_MAPPED_FILES = 4096
+# Token shards, and as many blocks of row plans, that stay mapped: together as many as leave a process, which may map 65,530,
+# room for its libraries and its heap. Without a shuffle window rows come from everywhere, and opening a file costs more than all
+# else that is done for a row.
+MAX_MAPPED_FILES = 30_000
 # What a process keeps mapped of fetched shards, and of their plans: a mapped file holds its room on the disk
 # even after the cache has let go of it.
 MAX_MAPPED_BYTES = 8 * 2**30
