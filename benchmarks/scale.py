@@ -3,11 +3,13 @@
 Nothing is read or tokenised: an index as a shards folder of that size would have it (shards of 64M tokens,
 row plans of lengths 1,024 and 8,192) is written, and everything that depends on the number of languages,
 shards, rows, steps and ranks is done as in a run. Phases follow mmBERT (60, 110, all languages, with
-sampling that flattens), with a cap of five epochs a language. Measured, each in a process of its own:
+sampling that flattens, in the second along a ramp), with a cap of five epochs a language. Measured, each in a
+process of its own:
 
 - the plan with all that it says of the run: seconds and peak memory;
 - the start of single ranks at steps far into the run, from an empty process to the rank's rows;
-- rows: none twice in an epoch, whole epochs of sampled languages, and counts against the exact shares;
+- rows: none twice in an epoch, whole epochs of sampled languages;
+- counts against the exact shares, computed here once more from recipe and index, caps and ramp included;
 - the time of a batch at steps 10 and 10^7;
 - what nodes of eight ranks must fetch of shards that lie elsewhere, batch by batch.
 
@@ -24,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate, pairwise, product
 from pathlib import Path
 from string import ascii_lowercase
@@ -33,6 +36,7 @@ import numpy as np
 from results import write_results
 
 from xlm.batching.assign import Assignment
+from xlm.config.phases import Phase, value_at
 from xlm.config.recipe import Recipe
 from xlm.mixing.batch_rows import BatchRows
 from xlm.mixing.data_plan import DataPlan
@@ -96,6 +100,7 @@ class Scale:
         step = tokens_per_step or self.tokens_per_step
         names = self.names()
         counts = (max(2, self.languages // 30), max(3, self.languages // 17), self.languages)
+        alphas = (0.7, {"start": 0.7, "end": 0.5}, 0.3)
         phases = [
             {
                 "name": f"of_{count}",
@@ -107,7 +112,7 @@ class Scale:
                 "mask_rate": rate,
             }
             for count, share, length, alpha, rate in zip(
-                counts, (6 / 9, 2 / 9, 1 / 9), (self.lengths[0], *self.lengths[1:] * 2), (0.7, 0.5, 0.3), (0.3, 0.15, 0.05), strict=True
+                counts, (6 / 9, 2 / 9, 1 / 9), (self.lengths[0], *self.lengths[1:] * 2), alphas, (0.3, 0.15, 0.05), strict=True
             )
         ]
         return Recipe.model_validate(
@@ -134,19 +139,23 @@ def used() -> dict[str, float]:
 def plan_run(scale: Scale, folder: Path) -> dict[str, Any]:
     """Read the index, plan the run and add up what it draws."""
     started = time.perf_counter()
-    plan = DataPlan(scale.recipe(window=WINDOW), ShardIndex.load(folder))
+    index = ShardIndex.load(folder)
+    plan = DataPlan(scale.recipe(window=WINDOW), index)
     by_phase = plan.planned_by_phase()
     seconds = time.perf_counter() - started
-    epochs = np.array([leaf.epochs for leaf in plan.planned()])
-    if scale.cap is not None and epochs.max() > scale.cap:
-        raise SystemExit(f"a language is seen {epochs.max()} times under a cap of {scale.cap}")
+    epochs = [Fraction(0)] * len(plan.leaves)
+    for phase, drawn in zip(plan.recipe.phases, by_phase, strict=True):
+        for number, leaf in enumerate(drawn):
+            epochs[number] += Fraction(leaf.rows, index.plan(leaf.corpus, "documents", phase.sequence_length, 0).rows)
+    if scale.cap is not None and max(epochs) > Fraction(scale.cap):
+        raise SystemExit(f"a language is seen {float(max(epochs))} times under a cap of {scale.cap}")
     return {
         "seconds": seconds,
         **used(),
         "steps": plan.total_steps,
         "rows": sum(leaf.rows for phase in by_phase for leaf in phase),
         "caps_that_bind": len(plan.cap_events),
-        "most_epochs": float(epochs.max()),
+        "most_epochs": float(max(epochs)),
     }
 
 
@@ -183,7 +192,7 @@ def _check_epochs(plan: DataPlan, index: ShardIndex, most_rows: int) -> dict[str
     complete = sampled = 0
     last = len(plan.recipe.phases) - 1
     for number, leaf in enumerate(plan.leaves):
-        rows = index.rows(leaf.corpus, "documents", plan.recipe.phases[last].sequence_length)
+        rows = index.plan(leaf.corpus, "documents", plan.recipe.phases[last].sequence_length, 0).rows
         count = min(rows, most_rows)
         whole = count == rows
         if whole and number % 7 and rows > 10_000:
@@ -198,28 +207,62 @@ def _check_epochs(plan: DataPlan, index: ShardIndex, most_rows: int) -> dict[str
 
 
 def check_shares(scale: Scale, folder: Path, *, samples: int = 200) -> dict[str, Any]:
-    """Measure how far counts are from the exact shares, which are summed here plateau by plateau in extended precision."""
-    plan = DataPlan(scale.recipe(window=WINDOW), ShardIndex.load(folder))
-    every = max(1, len(plan.plateaus) // samples)
-    exact = np.zeros(len(plan.leaves), dtype=np.longdouble)
-    before, worst, added_up, weighed = 0, 0.0, True, None
-    for number, plateau in enumerate(plan.plateaus):
-        if plateau.weights is not weighed:
-            weighed = plateau.weights
-            weights = np.array([float(weighed.get(leaf, 0)) for leaf in range(len(plan.leaves))], dtype=np.longdouble)
-        present = weights.copy()
-        present[list(plateau.gone)] = 0
-        present /= present.sum()
-        if number % every == 0:
-            for rows in (1, plateau.rows // 3, plateau.rows):
-                counts = plan.tree.counts(before + rows)
-                added_up &= int(counts.sum()) == before + rows
-                worst = max(worst, float(np.abs(counts - exact - present * rows).max()))
-        exact += present * plateau.rows
-        before += plateau.rows
-    if not added_up or worst > 2:
-        raise SystemExit(f"counts are {worst:.2f} rows from the exact shares, or do not add up")
-    return {"plateaus": len(plan.plateaus), "worst_rows_from_exact": worst, "bound_between_changes": plan.tree.bound}
+    """Measure how far counts are from the exact shares.
+
+    Those are computed from recipe and index alone, in extended precision; of the plan only its counts are used.
+    """
+    index = ShardIndex.load(folder)
+    plan = DataPlan(scale.recipe(window=WINDOW), index)
+    names = [leaf.corpus for leaf in plan.leaves]
+    tokens = np.array([index.tokens(name) for name in names], dtype=np.longdouble)
+    exact, epochs = np.zeros((2, len(names)), dtype=np.longdouble)
+    before, worst, at_cap = 0, 0.0, 0
+    for phase in plan.recipe.phases:
+        of_an_epoch = np.array([index.plan(name, "documents", phase.sequence_length, 0).rows for name in names], dtype=np.longdouble)
+        is_drawn = np.isin(names, phase.languages)
+        stairs = _stairs(phase)
+        for steps, alpha in stairs:
+            rows = steps * (plan.recipe.training.tokens_per_step // phase.sequence_length)
+            room = np.full(len(names), rows + 1, dtype=np.longdouble)
+            if phase.sampling.max_epochs is not None:
+                # The last whole row under the cap, but for what floating point leaves of one.
+                whole = np.floor(exact + (phase.sampling.max_epochs - epochs) * of_an_epoch + 1e-6)
+                room = np.clip(whole - exact, 0, room)
+            weights = np.where(is_drawn, tokens**alpha, 0)
+            points = max(3, samples // len(stairs))
+            for at in (rows * point // points for point in range(1, points + 1)):
+                counts = plan.tree.counts(before + at)
+                drawn = filled(weights, room, at)
+                worst = max(worst, float(np.abs(counts - exact - drawn).max()))
+                if int(counts.sum()) != before + at:
+                    raise SystemExit(f"counts do not add up after {before + at} rows")
+            exact += drawn
+            epochs += drawn / of_an_epoch
+            before += rows
+            at_cap = int((is_drawn & (drawn >= room)).sum())
+    if worst > 2:
+        raise SystemExit(f"counts are {worst:.2f} rows from the exact shares")
+    return {"plateaus": len(plan.plateaus), "at_cap": at_cap, "worst_rows_from_exact": worst, "bound_between_changes": plan.tree.bound}
+
+
+def _stairs(phase: Phase) -> list[tuple[int, float]]:
+    """Return (steps, alpha) of every stair of a phase's sampling, as docs/data.md has it: equal stairs, each at its middle value."""
+    count = phase.ramp_plateaus if phase.has_ramps else 1
+    edges = pairwise(phase.steps * number // count for number in range(count + 1))
+    return [(stop - first, value_at(phase.sampling.alpha, (first + stop - 1) / 2 / (phase.steps - 1))) for first, stop in edges]
+
+
+def filled(weights: np.ndarray, room: np.ndarray, rows: int) -> np.ndarray:
+    """Return min(weight * v, room) [languages], with the v that makes them add up to ``rows``; room is finite."""
+    room = np.where(weights > 0, room, 0)
+    full_at = room / np.where(weights > 0, weights, 1)  # the v at which a language has no room left
+    order = np.argsort(full_at)
+    of_full = np.concatenate([[0], np.cumsum(room[order])])
+    weight_left = weights.sum() - np.concatenate([[0], np.cumsum(weights[order])])
+    full = int(np.searchsorted(of_full[1:] + full_at[order] * weight_left[1:], rows))
+    if full == len(room):
+        raise SystemExit("the caps leave fewer rows than the run draws")
+    return np.minimum(weights * ((rows - of_full[full]) / weight_left[full]), room)
 
 
 def time_batches(scale: Scale, folder: Path) -> dict[str, Any]:
@@ -262,10 +305,9 @@ def _fetches(plan: DataPlan, index: ShardIndex, assignment: Assignment, steps: r
     """Return new pairs a batch and node.
 
     A node's rows of an objective are consecutive in the order of the batch, which is by corpus and row, hence by
-    block. So a node reads, of a batch with n of its rows, at most n blocks, at most 2 W of one corpus (W in a
-    window, W more where the batch crosses an edge), and of all but its first and last corpus all the rows that
-    the batch has. What it fetches anew is at most that, and less by all that it has kept: blocks change for a
-    corpus only where a window ends.
+    block. So a node reads, of all but its first and last corpus, all the rows that the batch has, from at most 2 W
+    blocks of each (W in a window, W more where the batch crosses an edge; the program ends where there are more).
+    What it fetches anew is less by all that it has kept: blocks change for a corpus only where a window ends.
     """
     phase = plan.phase_at(steps[0])[0]
     length = plan.recipe.phases[phase].sequence_length
@@ -273,16 +315,22 @@ def _fetches(plan: DataPlan, index: ShardIndex, assignment: Assignment, steps: r
     first_rows = np.concatenate([[0], np.cumsum([rows.sum() for rows in block_rows])])
     block_starts = np.cumsum(np.concatenate(block_rows)) - np.concatenate(block_rows)
     blocks = len(block_starts)
+    leaf_of_block = np.repeat(np.arange(len(block_rows)), [len(rows) for rows in block_rows])
     nodes = -(-assignment.world_size // RANKS_PER_NODE)
     seen = np.zeros((nodes, blocks), dtype=np.bool_)
     new: list[np.ndarray] = []
     used: list[np.ndarray] = []
+    most_of_corpus = 0
     for step in steps:
         rows = plan.rows(step)
         node_of = _nodes(assignment, rows)
         block = np.searchsorted(block_starts, first_rows[rows.leaf] + rows.row, side="right") - 1
         pairs = np.unique(node_of * blocks + block)
         of_node, of_block = np.divmod(pairs, blocks)
+        _, of_corpus = np.unique(of_node * len(block_rows) + leaf_of_block[of_block], return_counts=True)
+        most_of_corpus = max(most_of_corpus, int(of_corpus.max()))
+        if most_of_corpus > 2 * WINDOW:
+            raise SystemExit(f"a node reads {most_of_corpus} blocks of one corpus in step {step}; a window has {WINDOW}")
         fresh = ~seen[of_node, of_block]
         seen[of_node, of_block] = True
         new.append(np.bincount(of_node[fresh], minlength=nodes))
@@ -299,7 +347,7 @@ def _fetches(plan: DataPlan, index: ShardIndex, assignment: Assignment, steps: r
         "new_per_batch_worst": int(later.max()),
         "fetches": int(np.sum(new)),
         "distinct_blocks": int(seen.any(axis=0).sum()),
-        "rows_of_a_node": int(-(-plan.rows_per_step(phase) // nodes)),
+        "most_of_a_corpus": most_of_corpus,
     }
 
 
@@ -368,7 +416,7 @@ def main() -> None:
     for phase in measured["fetches"]:
         print(
             f"step {phase['step']:,}: a node of {RANKS_PER_NODE} ranks fetches {phase['new_per_batch_mean']:.3f} blocks a batch "
-            f"(worst {phase['new_per_batch_worst']}; bound: its {phase['rows_of_a_node']} rows), "
+            f"(worst {phase['new_per_batch_worst']}; it reads at most {phase['most_of_a_corpus']} of a corpus, 2 W is {2 * WINDOW}), "
             f"{phase['first_batch_mean']:.1f} for the first batch; {phase['fetches']:,} fetches of {phase['distinct_blocks']:,} blocks"
         )
     ratios = ratios_of(plan, ranks)

@@ -2,9 +2,14 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from xlm.mixing import plateaus
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -58,7 +63,28 @@ def test_no_row_comes_twice_in_an_epoch(scale_module, scale, folder):
 
 
 def test_shares_are_exact(scale_module, scale, folder):
-    assert scale_module.check_shares(scale, folder, samples=60)["worst_rows_from_exact"] < 2
+    found = scale_module.check_shares(scale, folder, samples=60)
+    assert found["worst_rows_from_exact"] < 2
+    assert found["at_cap"] > 100
+
+
+@pytest.mark.parametrize(("factor", "measure"), [(Fraction(4, 5), "check_shares"), (Fraction(6, 5), "plan_run")])
+def test_caps_that_bind_elsewhere_are_noticed(scale_module, scale, folder, monkeypatch, factor, measure):
+    limits = plateaus._limits
+
+    def moved(phase, plans):
+        return {leaf: replace(limit, max_epochs=limit.max_epochs * factor) for leaf, limit in limits(phase, plans).items()}
+
+    monkeypatch.setattr(plateaus, "_limits", moved)
+    with pytest.raises(SystemExit, match=r"rows from the exact shares|under a cap of 5"):
+        getattr(scale_module, measure)(scale, folder)
+
+
+def test_exact_shares_stop_where_there_is_no_room(scale_module):
+    weights, room = np.array([1, 2, 0, 1], dtype=np.longdouble), np.array([5, 1000, 1000, 20], dtype=np.longdouble)
+    assert scale_module.filled(weights, room, 8).tolist() == [2, 4, 0, 2]
+    assert scale_module.filled(weights, room, 35).tolist() == [5, 20, 0, 10]
+    assert scale_module.filled(weights, room, 125).tolist() == [5, 100, 0, 20]
 
 
 def test_ranks_share_a_batch(scale_module, scale, folder):
@@ -68,7 +94,14 @@ def test_ranks_share_a_batch(scale_module, scale, folder):
 def test_fetches_of_nodes_are_within_their_bound(scale_module, scale, folder):
     for found in scale_module.count_fetches(scale, folder, batches=30):
         assert found["nodes"] == 8
-        assert found["read_per_batch_worst"] <= found["rows_of_a_node"]
+        assert 1 <= found["most_of_a_corpus"] <= 8
         assert found["new_per_batch_worst"] <= found["read_per_batch_worst"]
         # Most of what a node reads it has read for the batch before.
         assert found["new_per_batch_mean"] < found["read_per_batch_mean"] / 2
+
+
+def test_rows_from_everywhere_are_noticed(scale_module, scale, folder, monkeypatch):
+    of_window = scale_module.Scale.recipe
+    monkeypatch.setattr(scale_module.Scale, "recipe", lambda self, window: of_window(self, window=None))
+    with pytest.raises(SystemExit, match="blocks of one corpus"):
+        scale_module.count_fetches(scale, folder, batches=2)

@@ -1,5 +1,6 @@
 """A shards index in memory and recipes over it: planning reads nothing else."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -40,6 +41,17 @@ def build_index(tokens=TOKENS, rows=ROWS_AT_64, lengths=(64, 128), variants=2, b
     return ShardIndex("fingerprint", variants, corpora, plans)
 
 
+def with_variants(index, **rows):
+    """Return the index with other numbers of rows in the variants of some corpora, at every layout and length."""
+    plans = {}
+    for key, plan in index.plans.items():
+        corpus, _, length, variant = key
+        planned = rows[corpus][variant] if corpus in rows else plan.rows
+        text_tokens = planned * (length - 4)
+        plans[key] = replace(plan, rows=planned, segments=planned, text_tokens=text_tokens, files=block_files(planned, 1))
+    return replace(index, plans=plans)
+
+
 def build_recipe(phases=None, *, seed=3, shuffle_window=None, **training):
     default = {
         "steps": 200,
@@ -71,3 +83,8 @@ def make_index():
 @pytest.fixture
 def make_recipe():
     return build_recipe
+
+
+@pytest.fixture
+def make_variants():
+    return with_variants

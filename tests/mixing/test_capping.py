@@ -13,7 +13,7 @@ from xlm.mixing.tree_weights import Plateau
 
 
 def limits_of(rows, epochs=1):
-    return {leaf: EpochLimit(of_leaf, None if epochs is None else Fraction(epochs)) for leaf, of_leaf in enumerate(rows)}
+    return {leaf: EpochLimit(Fraction(of_leaf), None if epochs is None else Fraction(epochs)) for leaf, of_leaf in enumerate(rows)}
 
 
 def walk(plateaus, limits, groups, plan):
@@ -37,7 +37,7 @@ def walk(plateaus, limits, groups, plan):
             row += 1
             if leaf in limits[number]:
                 limit = limits[number][leaf]
-                epochs[leaf] += Fraction(1, limit.epoch_rows)
+                epochs[leaf] += 1 / limit.epoch_rows
                 assert limit.max_epochs is None or epochs[leaf] <= limit.max_epochs
     assert not events
     assert sum(piece.rows for piece in plan.plateaus) == row
@@ -120,7 +120,7 @@ def test_no_leaf_is_ever_above_its_cap(data):
         weights = {leaf: data.draw(st.fractions(Fraction(1, 50), 50)) for leaf in range(leaves)}
         plateau_rows = data.draw(st.integers(0, 150))
         cap = data.draw(st.sampled_from([None, Fraction(1), Fraction(5, 2), Fraction(4)]))
-        of_phase = {leaf: EpochLimit(data.draw(st.integers(1, 120)), cap) for leaf in range(leaves)}
+        of_phase = {leaf: EpochLimit(Fraction(data.draw(st.integers(1, 120)), data.draw(st.integers(1, 4))), cap) for leaf in range(leaves)}
         stairs = data.draw(st.integers(1, 2))
         for _ in range(stairs):
             plateaus.append(Plateau(plateau_rows, {label: data.draw(st.integers(1, 4)) for label in set(groups)}, weights))

@@ -119,7 +119,7 @@ def test_no_row_is_repeated_or_dropped_within_an_epoch(make_recipe, make_index, 
             order[corpus, objective, length].append(epoch)
     layouts = {"mlm": "documents", "tlm": "pairs", "contrastive": "separate_pairs"}
     for (corpus, objective, length, epoch, variant), rows in seen.items():
-        total = index.rows(corpus, layouts[objective], length, variant)
+        total = index.plan(corpus, layouts[objective], length, variant).rows
         assert max(rows.values()) == 1
         assert max(rows) < total
         if epoch < max(order[corpus, objective, length]):
@@ -325,7 +325,7 @@ def test_every_epoch_is_whole_in_any_recipe(make_recipe, make_index, phases, tok
             assert variant == epoch % 2
             assert row not in seen[key]
             seen[key].add(row)
-            totals[key] = index.rows(plan.leaves[leaf].corpus, key[1], key[2], variant)
+            totals[key] = index.plan(plan.leaves[leaf].corpus, key[1], key[2], variant).rows
     assert counts.tolist() == [leaf.rows for leaf in plan.planned()]
     for (*key, epoch), rows in seen.items():
         if (*key, epoch + 1) in seen:

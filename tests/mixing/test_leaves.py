@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import pytest
 
 from xlm.errors import UserError
@@ -42,16 +44,16 @@ def test_a_phase_takes_only_its_languages_and_the_layouts_it_names(make_recipe, 
     ]
     assert plans.layouts == {"tlm": "pairs_xlm", "mlm": "documents"}
     (en,) = (leaf for leaf in plans.plans if leaves[leaf].corpus == "en")
-    assert (plans.variant_rows(en), plans.epoch_rows(en)) == ((301, 302), 301)
+    assert (plans.variant_rows(en), plans.epoch_rows(en)) == ((301, 302), Fraction(603, 2))
 
 
-def test_an_epoch_is_the_shortest_variant_that_has_rows(make_recipe, make_index):
-    index = make_index(rows={"en": 301, "de": 57, "sw": 0, "en_de": 41, "en_sw": 5, "de_sw": 0})
+def test_an_epoch_is_the_mean_of_the_variants(make_recipe, make_index, make_variants):
+    index = make_variants(make_index(), sw=(0, 1), en_sw=(2, 20), de_sw=(0, 0))
     recipe = make_recipe()
     leaves = plan_leaves(recipe.phases, index)
     plans = phase_plans(recipe.phases[0], leaves, index)
     rows = {(leaf.objective, leaf.corpus): plans.epoch_rows(number) for number, leaf in enumerate(leaves)}
-    assert (rows["mlm", "sw"], rows["tlm", "de_sw"], rows["tlm", "en_sw"]) == (1, 0, 5)
+    assert (rows["mlm", "sw"], rows["tlm", "de_sw"], rows["tlm", "en_sw"]) == (Fraction(1, 2), 0, 11)
 
 
 def test_a_language_the_corpus_lacks_is_named_with_the_available_ones(make_recipe, make_index):

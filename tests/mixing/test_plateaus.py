@@ -58,10 +58,13 @@ def test_steps_and_rows_of_phases(make_recipe):
         max_size=3,
     ),
     tokens=st.integers(128, 1500),
+    variants=st.sampled_from(
+        [{}, {"sw": (2, 20), "de_sw": (0, 9), "en_sw": (31, 0)}, {"en": (301, 2), "sw": (0, 1), "en_de": (90, 5), "de_sw": (0, 0)}]
+    ),
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, phases, tokens):
-    recipe, index = make_recipe(phases, tokens_per_step=tokens), make_index()
+def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, make_variants, phases, tokens, variants):
+    recipe, index = make_recipe(phases, tokens_per_step=tokens), make_variants(make_index(), **variants)
     try:
         plan = DataPlan(recipe, index)
     except UserError as error:
@@ -77,18 +80,20 @@ def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, pha
         counts += drawn
         sampling = recipe.phases[batch.phase].sampling
         for leaf, name in enumerate(plan.leaves):
-            rows = (
-                min(index.rows(name.corpus, plan.layout(batch.phase, leaf), batch.sequence_length, v) for v in (0, 1)) if drawn[leaf] else 1
-            )
-            epochs[leaf] += drawn[leaf] / rows
-            if sampling.max_epochs is not None and drawn[leaf]:
+            if not drawn[leaf]:
+                continue
+            key = (name.corpus, plan.layout(batch.phase, leaf), batch.sequence_length)
+            epochs[leaf] += drawn[leaf] * 2 / sum(index.plan(*key, variant).rows for variant in (0, 1))
+            if sampling.max_epochs is not None:
                 assert epochs[leaf] <= sampling.max_epochs + 1e-9
     for event in plan.cap_events:
         capped.setdefault((event.leaf, event.phase), event.step)
         assert plan.recipe.phases[event.phase].sampling.max_epochs is not None
-    # Announced is where it binds: no row of the leaf in a later step of the phase.
+    assert epochs == pytest.approx(plan.epochs_at(plan.total_steps))
+    # Announced is where it binds: no row of the leaf in that step of the phase or a later one.
     for (leaf, phase), step in capped.items():
-        for later in range(step + 1, plan.total_steps):
+        assert plan.phase_at(step)[0] == phase
+        for later in range(step, plan.total_steps):
             batch = plan.rows(later)
             if batch.phase == phase:
                 assert leaf not in batch.leaf
@@ -102,7 +107,9 @@ def test_a_capped_language_is_announced_and_the_others_go_on_in_proportion(make_
     assert (plan.leaves[event.leaf].corpus, event.phase) == ("sw", 0)
     rows = corpora_of(plan.planned())
     assert rows["sw"] in (13, 14)
-    assert event.step == 14 * 3 // 20
+    assert event.step == 14 * 3 // 20 + 1
+    assert event.leaf in plan.rows(event.step - 1).leaf
+    assert event.leaf not in plan.rows(event.step).leaf
     assert rows["en"] == pytest.approx(2 * rows["de"], abs=3)
     assert sum(rows.values()) == 200
 
@@ -129,6 +136,32 @@ def test_a_language_that_was_used_up_before_its_phase_is_no_mistake(make_recipe,
     ]
     plan = DataPlan(make_recipe(phases), make_index())
     assert corpora_of(plan.planned_by_phase()[1]) == {"de": 0, "en": 60}
+
+
+@pytest.mark.parametrize(("second", "third", "announced"), [(2, None, (1, 4)), (4, 4, (2, 8)), (None, 2, (2, 6))])
+def test_a_cap_that_binds_in_a_phases_last_step_is_told_of_the_next_whole_step_that_it_holds_for(
+    make_recipe, make_index, second, third, announced
+):
+    # 14 rows of Swahili in the 20 x 4 rows of the first phase: the cap binds in its last step.
+    fixed = {"kind": "fixed", "weights": {"en": 1, "de": 1, "sw": 0.44}}
+    phases = [
+        {"steps": steps, "sampling": {**fixed, "max_epochs": cap}, "objectives": MLM} for steps, cap in ((4, 2), (2, second), (4, third))
+    ]
+    plan = DataPlan(make_recipe(phases), make_index(variants=1))
+    (sw,) = (leaf for leaf, each in enumerate(plan.leaves) if each.corpus == "sw")
+    event = next(event for event in plan.cap_events if event.leaf == sw)
+    assert plan.tree.count(sw, 80) == 14
+    assert (event.phase, event.step) == announced
+
+
+def test_a_cap_counts_the_mean_of_variants_that_differ(make_recipe, make_index, make_variants):
+    # Two variants of 2 and 20 rows: 44 rows are four epochs.
+    index = make_variants(make_index(), sw=(2, 20))
+    for sampling in (temperature(0.0, max_epochs=4), unimax(4)):
+        plan = DataPlan(make_recipe([{"steps": 20, "sampling": sampling, "objectives": MLM}]), index)
+        (sw,) = (leaf for leaf in plan.planned() if leaf.corpus == "sw")
+        assert 43 <= sw.rows <= 44
+        assert sw.epochs == pytest.approx(4, abs=0.1)
 
 
 def test_running_out_is_told_with_the_step_and_what_there_is(make_recipe, make_index):

@@ -224,7 +224,6 @@ def test_a_group_that_is_not_drawn_has_no_rows():
 
 def test_any_step_costs_the_same():
     tree = tree_of([plateau(10**12, power_law(1833, 1 - number / 60)) for number in range(30)])
-    assert tree.depth < 40
 
     def seconds(start):
         best = float("inf")

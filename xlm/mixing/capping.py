@@ -32,13 +32,13 @@ _TOLERANCE = ONE >> 8
 
 @dataclass(frozen=True, slots=True)
 class EpochLimit:
-    """In a plateau a row of a leaf is 1 / ``epoch_rows`` of an epoch.
+    """In a plateau a row of a leaf is 1 / ``epoch_rows`` of an epoch; no whole number where the variants of a corpus differ.
 
     While the plateau lasts, the leaf's epochs since the beginning of the run stay within ``max_epochs``; without
     it they are only counted.
     """
 
-    epoch_rows: int
+    epoch_rows: Fraction
     max_epochs: Fraction | None
 
 
@@ -159,7 +159,8 @@ class _Filling:
             if limit.max_epochs is None:
                 continue
             cap = (limit.max_epochs.numerator << FRACTION_BITS) // limit.max_epochs.denominator
-            allowed = self._exact[leaf] + (cap - self._epochs[leaf]) * limit.epoch_rows
+            rows = limit.epoch_rows
+            allowed = self._exact[leaf] + (cap - self._epochs[leaf]) * rows.numerator // rows.denominator
             whole = (allowed + _TOLERANCE >> FRACTION_BITS) - self._lowered.get((self._stretches[number], leaf), 0)
             room[leaf] = (whole << FRACTION_BITS) - self._exact[leaf] - half
         return room
@@ -196,7 +197,8 @@ class _Filling:
     def _draw(self, number: int, leaf: int, exact_rows: int) -> None:
         self._exact[leaf] += exact_rows
         if leaf in self._limits[number]:
-            self._epochs[leaf] += exact_rows // self._limits[number][leaf].epoch_rows
+            rows = self._limits[number][leaf].epoch_rows
+            self._epochs[leaf] += exact_rows * rows.denominator // rows.numerator
 
 
 def _stretches(limits: Sequence[Limits]) -> list[int]:
@@ -219,6 +221,6 @@ def _excess(tree: CountTree, plateaus: Sequence[Plateau], limits: Sequence[Limit
             drawn, used = int(after[leaf] - before[leaf]), epochs.get(leaf, Fraction(0))
             if limit.max_epochs is not None and drawn > (allowed := max(0, floor((limit.max_epochs - used) * limit.epoch_rows))):
                 excess[stretch, leaf] = drawn - allowed
-            epochs[leaf] = used + Fraction(drawn, limit.epoch_rows)
+            epochs[leaf] = used + drawn / limit.epoch_rows
         before = after
     return excess

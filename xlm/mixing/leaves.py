@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from xlm.config.phases import Objective, Phase
 from xlm.shards.index import PlanEntry, ShardIndex
@@ -32,9 +33,10 @@ class PhasePlans:
         """Return the rows of a leaf's plan in every variant."""
         return tuple(plan.rows for plan in self.plans[leaf])
 
-    def epoch_rows(self, leaf: int) -> int:
-        """Return the rows of the shortest epoch of a leaf that has any; 0 where it has none."""
-        return min(filter(None, self.variant_rows(leaf)), default=0)
+    def epoch_rows(self, leaf: int) -> Fraction:
+        """Return the rows of an epoch of a leaf: the mean of its variants, which may differ a lot."""
+        rows = self.variant_rows(leaf)
+        return Fraction(sum(rows), len(rows))
 
 
 def plan_leaves(phases: Sequence[Phase], index: ShardIndex) -> tuple[Leaf, ...]:

@@ -9,7 +9,7 @@ counted in rows of each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
@@ -49,8 +49,8 @@ class LedgerEntry:
 class CorpusTotal:
     """What the whole run draws from one corpus for one objective; steps are None where it never comes to that.
 
-    ``max_epochs`` is the cap of the last phase that draws it, ``capped_from`` the step from which a cap first
-    leaves it out.
+    ``max_epochs`` is the cap of the last phase that draws it, a cap on this corpus in this objective;
+    ``capped_from`` is the first step that a cap leaves it out of.
     """
 
     objective: Objective
@@ -70,7 +70,8 @@ class LanguageTotal:
     """What the whole run draws of one language.
 
     ``epochs``: its tokens drawn over those of one epoch, all its corpora together, for the objective where that
-    is most. Steps are those of its first corpus that comes to it.
+    is most. ``max_epochs`` is the highest cap on one of its corpora in one objective. Steps are those of its first
+    corpus that comes to it.
     """
 
     language: str
@@ -141,14 +142,17 @@ def plan_ledger(plan: DataPlan, index: ShardIndex) -> Ledger:
 
 
 def cap_sentences(plan: DataPlan, most: int = 10) -> list[str]:
-    """Return a line for every corpus that a cap leaves out from some step on, in order of steps; the rest in one line."""
+    """Return a line for every corpus that a cap leaves out from some step on, in order of steps; the rest in one line.
+
+    A cap holds for a corpus in each objective: two objectives that read the same text are two lines.
+    """
     events = sorted(plan.cap_events, key=lambda event: event.step)
     lines = []
     for event in events[:most]:
         leaf, phase = plan.leaves[event.leaf], plan.recipe.phases[event.phase]
         lines.append(
-            f"cap: from step {event.step:,} on, {leaf.objective} draws no more of '{leaf.corpus}', which has been seen "
-            f"{getattr(phase.sampling, 'max_epochs', 0):g} times (phase '{phase.name}'); the other corpora take its place."
+            f"cap: from step {event.step:,} on, {leaf.objective} draws no more of '{leaf.corpus}' "
+            f"(max_epochs {getattr(phase.sampling, 'max_epochs', 0):g}, phase '{phase.name}'); its other corpora take over."
         )
     if len(events) > most:
         lines.append(f"cap: {len(events) - most:,} more, the last at step {events[-1].step:,}; pipelines/plan.py lists them.")
@@ -160,6 +164,7 @@ class RunningLedger:
 
     def __init__(self, plan: DataPlan) -> None:
         self._plan = plan
+        self._whole = plan.planned()
 
     def metrics(self, step: int, tokens_seen: Mapping[str, int]) -> dict[str, float]:
         """Return the metrics after ``step`` steps; ``tokens_seen`` by language are the trainer's.
@@ -169,7 +174,7 @@ class RunningLedger:
         counts rows.
         """
         drawn = self._plan.planned(0, step)
-        seen = _times_seen(drawn)
+        seen = _times_seen(drawn, self._whole)
         epochs = {language: seen.get(language, 0.0) for language in self._plan.languages}
         found = {"epochs/most": max(epochs.values()), "epochs/median": median(epochs.values())}
         if len(epochs) <= LOGGED_LANGUAGES:
@@ -218,7 +223,7 @@ def _cap(phases: Sequence[Phase], entries: Sequence[LedgerEntry]) -> float | Non
 
 def language_totals(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]:
     """Return the totals of languages from those of corpora, most tokens first."""
-    seen = _times_seen(corpora)
+    seen = _times_seen(corpora, corpora)
     of_language: dict[str, list[CorpusTotal]] = {}
     for corpus in corpora:
         for language in corpus.languages:
@@ -234,7 +239,7 @@ def language_totals(corpora: Sequence[CorpusTotal]) -> tuple[LanguageTotal, ...]
                 by_objective.total(),
                 sum(corpus.positions // len(corpus.languages) for corpus in mine),
                 dict(by_objective),
-                seen[language],
+                seen.get(language, 0.0),
                 max((corpus.max_epochs for corpus in mine if corpus.max_epochs is not None), default=None),
                 min((corpus.repeats_from for corpus in mine if corpus.repeats_from is not None), default=None),
                 min((corpus.capped_from for corpus in mine if corpus.capped_from is not None), default=None),
@@ -260,17 +265,20 @@ def _timeline(plan: DataPlan, languages: Sequence[str]) -> tuple[Stretch, ...]:
     return tuple(stretches)
 
 
-def _times_seen(drawn: Iterable[CorpusTotal | PlannedLeaf]) -> dict[str, float]:
-    """Return by language its tokens drawn over those of one epoch, for the objective where that is most."""
-    tokens: Counter[tuple[str, Objective]] = Counter()
+def _times_seen(drawn: Sequence[CorpusTotal | PlannedLeaf], whole: Sequence[CorpusTotal | PlannedLeaf]) -> dict[str, float]:
+    """Return by language how often its text is in ``drawn``, for the objective where that is most.
+
+    The epochs of its corpora count by the tokens of one. Those are taken from the ``whole`` run, which has the same
+    corpora in the same order, so that the figure never falls when a corpus gives its first row.
+    """
+    tokens: dict[tuple[str, Objective], float] = {}
     of_an_epoch: dict[tuple[str, Objective], float] = {}
-    for part in drawn:
-        for language in part.languages if part.epochs else ():
-            key = (language, part.objective)
-            tokens[key] += part.tokens
-            of_an_epoch[key] = of_an_epoch.get(key, 0.0) + part.tokens / part.epochs
+    for part, of_run in zip(drawn, whole, strict=True):
+        for language in part.languages if of_run.tokens else ():
+            key, epoch_tokens = (language, part.objective), of_run.tokens / of_run.epochs
+            tokens[key] = tokens.get(key, 0.0) + part.epochs * epoch_tokens
+            of_an_epoch[key] = of_an_epoch.get(key, 0.0) + epoch_tokens
     seen: dict[str, float] = {}
     for (language, objective), count in tokens.items():
-        if count:
-            seen[language] = max(seen.get(language, 0.0), count / of_an_epoch[language, objective])
+        seen[language] = max(seen.get(language, 0.0), count / of_an_epoch[language, objective])
     return seen

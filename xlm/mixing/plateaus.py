@@ -9,7 +9,7 @@ its cap less what the phases before have used.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -29,7 +29,10 @@ from xlm.shards.index import ShardIndex
 
 @dataclass(frozen=True, slots=True)
 class CapReached:
-    """From ``step`` (of the run, in phase ``phase``) on, leaf ``leaf`` has no more rows under ``max_epochs``."""
+    """From ``step`` (of the run, in phase ``phase``) on leaf ``leaf`` gives no row: another would be over ``max_epochs``.
+
+    A cap holds for a corpus in each objective: two that read the same text come to theirs separately.
+    """
 
     leaf: int
     step: int
@@ -67,6 +70,12 @@ class Steps:
         phase = min(bisect_right(self.first_rows, row), len(self.rows_per_step)) - 1
         return phase, self.first_steps[phase] + (row - self.first_rows[phase]) // self.rows_per_step[phase]
 
+    def beginning_at(self, row: int) -> tuple[int, int]:
+        """Return (phase, step of the run) of the first step that has no row before ``row``; may be the end of the run."""
+        phase, step = self.at_row(row)
+        step += (row - self.first_rows[phase]) % self.rows_per_step[phase] > 0
+        return bisect_right(self.first_steps, step) - 1, step
+
 
 def planned_plateaus(
     recipe: Recipe, steps: Steps, leaves: Sequence[Leaf], plans: Sequence[PhasePlans], index: ShardIndex
@@ -99,8 +108,16 @@ def planned_plateaus(
         limits += [_limits(phase, plans[number])] * len(stairs)
         phase_of += [number] * len(stairs)
     plan = capped()
-    reached = [CapReached(event.leaf, *reversed(steps.at_row(event.row))) for event in plan.events]
-    return PlannedPlateaus(plan.tree, plan.plateaus, tuple(phase_of[origin] for origin in plan.origins), tuple(reached), tuple(drawn))
+    phases = tuple(phase_of[origin] for origin in plan.origins)
+    return PlannedPlateaus(plan.tree, plan.plateaus, phases, tuple(_reached(plan, phases, steps)), tuple(drawn))
+
+
+def _reached(plan: CappedPlan, phases: Sequence[int], steps: Steps) -> Iterator[CapReached]:
+    """Yield for every cap that binds the first whole step that it leaves its leaf out of, unless its phase ends before."""
+    for event in plan.events:
+        phase, step = steps.beginning_at(event.row)
+        if phase == steps.at_row(event.row)[0] or (phase in phases and event.leaf in plan.plateaus[phases.index(phase)].gone):
+            yield CapReached(event.leaf, step, phase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +171,7 @@ def _epochs_used(tree: CountTree, steps: Steps, plans: Sequence[PhasePlans]) -> 
     for of_phase, (before, after) in zip(plans, pairwise(counts), strict=True):
         for leaf in of_phase.plans:
             if after[leaf] > before[leaf]:
-                used[leaf] = used.get(leaf, Fraction(0)) + Fraction(after[leaf] - before[leaf], of_phase.epoch_rows(leaf))
+                used[leaf] = used.get(leaf, Fraction(0)) + (after[leaf] - before[leaf]) / of_phase.epoch_rows(leaf)
     return used
 
 

@@ -147,11 +147,6 @@ class CountTree:
             most = min(most, side + (1 if depth and plateau else 0))
         return most
 
-    @property
-    def depth(self) -> int:
-        """Levels between the root and its deepest leaf."""
-        return max(len(self._path(leaf)) for leaf in range(self.leaves))
-
     def _arrived(self, node: int, rows: int) -> int:
         plateau = self._plateau(rows)
         for inner, goes_left in self._path(node):
