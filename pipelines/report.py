@@ -43,9 +43,9 @@ def main() -> None:
 
 
 def report_stage(invocation: Invocation) -> Stage:
-    """Return the report as a stage: its folder is figures/, its inputs are all the other stages."""
+    """Return the report as a stage: its folder is figures/, its inputs are all the other stages, and its code, the ledger's too."""
     inputs = {name: record.fingerprint for name, record in stage_records(invocation.folder).items()}
-    inputs |= {"recipe": fingerprint(invocation.recipe.model_dump(mode="json")), "code": code_fingerprint("report")}
+    inputs |= {"recipe": fingerprint(invocation.recipe.model_dump(mode="json")), "code": code_fingerprint("mixing", "report")}
     return Stage(invocation.folder.figures, "report", inputs)
 
 

@@ -64,8 +64,31 @@ def test_the_timeline_stacks_to_a_hundred_percent():
     assert {text.get_text() for text in figure.axes[0].texts} == {"mlm", "tlm"}
 
 
+def one_phase(languages, change):
+    """A ledger of one phase and ten stretches of 10,000 rows of one objective, whose tokens by language ``change`` gives."""
+    ledger = made_up_ledger(languages)
+    first = replace(ledger.timeline[0], rows_by_objective={"mlm": 10_000}, other_tokens=0)
+    stretches = (
+        replace(first, first_step=56 * number, stop_step=56 * (number + 1), tokens_by_language=change(number)) for number in range(10)
+    )
+    return replace(ledger, entries=tuple(entry for entry in ledger.entries if entry.phase == "short"), timeline=tuple(stretches))
+
+
 def test_a_run_in_which_nothing_changes_has_no_timeline():
-    ledger = made_up_ledger(["en", "de"])
-    same = replace(ledger.timeline[0], first_step=140, stop_step=560)
-    one_phase = tuple(entry for entry in ledger.entries if entry.phase == "short")
-    assert draw_timeline(replace(ledger, entries=one_phase, timeline=(ledger.timeline[0], same))) is None
+    # A row more or less, now and then, is no change.
+    assert draw_timeline(one_phase(["en", "de"], lambda number: {"en": 900_000 + number % 2 * 120, "de": 300_000})) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda number: {"en": 900_000 - 60_000 * number, "de": 300_000 + 60_000 * number}, "de from 25 to 70 %, en from 75 to 30 %"),
+        (lambda number: {"en": 1_200_000 - 60_000 * (number < 6), "de": 60_000 * (number < 6)}, "de from 5 to 0 %, en from 95 to 100 %"),
+    ],
+    ids=["ramp", "cap"],
+)
+def test_languages_that_change_with_no_objective_changing_have_a_timeline(change, told):
+    with figure_style():
+        drawn = draw_timeline(one_phase(["en", "de"], change))
+    assert drawn is not None
+    assert drawn[3].endswith(f"Of the rows: mlm from 100 to 100 %, tlm from 0 to 0 %. Of the tokens: {told}.")

@@ -6,7 +6,8 @@ logarithmic axes: what counts then is the shape, and the files beside the figure
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from xlm.mixing.ledger import LanguageTotal, Ledger, Stretch
+from xlm.report.facts import percentages
 from xlm.report.figure_style import OBJECTIVE_HUES, colour, new_figure
 
 ROW_LANGUAGES = 40
@@ -21,6 +23,10 @@ _ROW_INCHES = 0.25
 _LABEL_PERCENT = 4.5  # a band lower than this has no room for its name
 # A cap farther out than this many times the most epochs is told in words, so that the epochs can be read.
 _CAP_IN_SIGHT = 2.5
+# Whether shares change is seen between so many parts of a run: a single stretch of a short one has few rows.
+_PARTS = 6
+_MOVES_TOLD = 3
+_OTHERS = "others"
 
 Drawn = tuple[Figure, str, str, str]  # figure, title, caption, alternative text
 
@@ -96,10 +102,12 @@ def _by_rank(ledger: Ledger) -> Figure:
 def draw_timeline(ledger: Ledger) -> Drawn | None:
     """Draw what each objective and each language gets as the run goes on; None where nothing changes."""
     timeline = ledger.timeline
-    if len(timeline) < 2 or (len({entry.phase for entry in ledger.entries}) == 1 and not _moves(timeline)):
+    moved = _moved(timeline, [_rows(stretch) for stretch in timeline])
+    moved_languages = _moved(timeline, [_tokens(stretch) for stretch in timeline])
+    if len(timeline) < 2 or (len({entry.phase for entry in ledger.entries}) == 1 and not moved and not moved_languages):
         return None
     names = list(timeline[0].tokens_by_language)
-    others = "others" if any(stretch.other_tokens for stretch in timeline) else None
+    others = _OTHERS if any(stretch.other_tokens for stretch in timeline) else None
     edges = [timeline[0].first_step, *(stretch.stop_step for stretch in timeline)]
     figure = new_figure(4.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
@@ -121,9 +129,9 @@ def draw_timeline(ledger: Ledger) -> Drawn | None:
         axes.set_ylim(0, 100)
         axes.grid(visible=False)
         axes.tick_params(labelcolor=colour("muted"), length=0)
-    first, last = timeline[0], timeline[-1]
-    shares = [f"{objective} from {_part(first, objective):.0f} to {_part(last, objective):.0f} %" for objective in ledger.objectives]
-    alt = f"Bands over {ledger.steps:,} steps. Of the rows: {', '.join(shares)}."
+    alt = f"Bands over {ledger.steps:,} steps. Of the rows: {_from_to(_rows(timeline[0]), _rows(timeline[-1]), ledger.objectives)}."
+    if moved_languages:
+        alt += f" Of the tokens: {_from_to(_tokens(timeline[0]), _tokens(timeline[-1]), moved_languages[:_MOVES_TOLD])}."
     return figure, "What is drawn as the run goes on", "Above by objective, below by language; half of a pair counts for either side.", alt
 
 
@@ -155,18 +163,39 @@ def _longest_run(flags: Sequence[bool]) -> tuple[int, int]:
     return best
 
 
-def _moves(timeline: Sequence[Stretch]) -> bool:
-    """Whether an objective's share of rows differs between stretches by more than the odd row and a percent."""
-    odd = 200 / min(sum(stretch.rows_by_objective.values()) for stretch in timeline)
-    return any(
-        max(_part(stretch, objective) for stretch in timeline) - min(_part(stretch, objective) for stretch in timeline) > 1 + odd
-        for objective in timeline[0].rows_by_objective
-    )
+def _moved(timeline: Sequence[Stretch], amounts: Sequence[Mapping[str, int]]) -> list[str]:
+    """Return, most moved first, whose share differs between parts of the run by more than a percent and the odd row.
+
+    ``amounts`` are by name, for every stretch of ``timeline``.
+    """
+    size = -(-len(timeline) // _PARTS)
+    odd, shares = 0.0, []
+    for first in range(0, len(timeline), size):
+        part = slice(first, first + size)
+        odd = max(odd, 200 / sum(sum(stretch.rows_by_objective.values()) for stretch in timeline[part]))
+        total: Counter[str] = Counter()
+        for each in amounts[part]:
+            total.update(each)
+        shares.append(percentages(total))
+    spread = {}
+    for name in {name for part in shares for name in part}:
+        of_parts = [part.get(name, 0.0) for part in shares]
+        spread[name] = max(of_parts) - min(of_parts)
+    return sorted((name for name in spread if spread[name] > 1 + odd), key=lambda name: (-spread[name], name))
 
 
-def _part(stretch: Stretch, objective: str) -> float:
-    rows = {str(name): count for name, count in stretch.rows_by_objective.items()}
-    return 100 * rows.get(objective, 0) / max(1, sum(rows.values()))
+def _rows(stretch: Stretch) -> dict[str, int]:
+    return {str(objective): rows for objective, rows in stretch.rows_by_objective.items()}
+
+
+def _tokens(stretch: Stretch) -> dict[str, int]:
+    return {**stretch.tokens_by_language, _OTHERS: stretch.other_tokens}
+
+
+def _from_to(first: Mapping[str, int], last: Mapping[str, int], names: Sequence[str]) -> str:
+    """Return ``mlm from 70 to 40 %, tlm from 30 to 60 %``."""
+    before, after = percentages(first), percentages(last)
+    return ", ".join(f"{name} from {before.get(name, 0):.0f} to {after.get(name, 0):.0f} %" for name in names)
 
 
 def _dots(axes: Axes, points: Sequence[tuple[int, float]], hue: str) -> None:
