@@ -16,9 +16,10 @@ from xlm.runs.stage import Stage, read_record
 from xlm.shards.backends import Backend, LocalBackend, RayBackend, default_workers
 from xlm.shards.build import BuiltShards, ShardBuilder
 from xlm.shards.index import CorpusEntry, ShardIndex
-from xlm.shards.n_way import n_way_names
+from xlm.shards.n_way import NWaySummary, n_way_names
 from xlm.shards.plan_requests import PlanRequest, requested_plans
-from xlm.shards.publish import publish
+from xlm.shards.reader import ShardSet
+from xlm.storage.publish import publish
 from xlm.vocab.vocabulary import Vocabulary
 
 # Corpora that the table shows one by one, the largest first.
@@ -30,6 +31,9 @@ def main() -> None:
     """Build the shards of a recipe, unless they are there already, and upload them where the recipe says so."""
     invocation = parse_invocation(shards_parser())
     folder, recipe = invocation.folder, invocation.recipe
+    if invocation.arguments.verify:
+        verify(folder)
+        return
     corpus = read_record(folder.corpus)
     read_record(folder.vocabulary)
     vocabulary = Vocabulary.load(folder.vocabulary)
@@ -53,10 +57,11 @@ def main() -> None:
             # Derived corpora are known by name before, by content only now.
             index_requests(recipe, built.index)
             output.summary.update(summary(built))
-        print("\n".join(table(built.index)))
+        print("\n".join([*table(built.index), *n_way_notes(built.n_way, recipe.shards.variants)]))
         print(f"shards: {output.summary['items']:,} items, {output.summary['tokens']:,} tokens in {folder.shards}")
     if recipe.shards.storage is not None:
-        found = publish(folder.shards, recipe.shards.storage.url)
+        known = {file.path: (file.size_bytes, file.sha256) for file in ShardIndex.load(folder.shards).files()}
+        found = publish(folder.shards, recipe.shards.storage.url, known)
         print(f"shards: {found.uploaded:,} files uploaded ({found.bytes:,} bytes), {found.skipped:,} were there already.")
 
 
@@ -73,6 +78,7 @@ def shards_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how many at once (default: one a core, at most 8, fewer where memory is short)",
     )
+    parser.add_argument("--verify", action="store_true", help="build nothing: read the finished shards and check every file's SHA-256")
     return parser
 
 
@@ -112,6 +118,17 @@ def stage_inputs(recipe: Recipe, corpus: str, vocabulary: Vocabulary, requests: 
     }
 
 
+def verify(folder: RunFolder) -> None:
+    """Check every file of the finished shards; raises UserError naming the first that is damaged."""
+    read_record(folder.shards)
+    shards = ShardSet(folder.shards, Vocabulary.load(folder.vocabulary).fingerprint)
+    shards.verify()
+    index = shards.index
+    tokens, plans = (sum(len(entry.files) for entry in entries.values()) for entries in (index.corpora, index.plans))
+    size = sum(file.size_bytes for file in index.files())
+    print(f"shards: {tokens:,} token shards, {plans:,} blocks of row plans and the piece counts ({size:,} bytes) are as they were written.")
+
+
 def summary(built: BuiltShards) -> dict[str, object]:
     """Return what the stage's record says."""
     index = built.index
@@ -130,6 +147,15 @@ def summary(built: BuiltShards) -> dict[str, object]:
         "dropped": dropped,
         "n_way": None if built.n_way is None else asdict(built.n_way),
     }
+
+
+def n_way_notes(n_way: NWaySummary | None, variants: int) -> Iterator[str]:
+    """Yield what a user must know of n-way pairs: that some are never drawn, and how to change that."""
+    if n_way is not None and n_way.pairs_in_no_variant:
+        yield (
+            f"note: {n_way.pairs_in_no_variant:,} of {n_way.pairs:,} n-way pairs are in no variant (shards.variants is {variants}) "
+            f"and left out; from {n_way.variants_for_all} variants on every pair is in one."
+        )
 
 
 def table(index: ShardIndex) -> Iterator[str]:

@@ -14,7 +14,7 @@ from xlm.report.ledger_figure import draw_ledger, draw_timeline
 from xlm.report.ledger_table import ledger_files, ledger_json, ledger_lines
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.shards.index import ShardIndex
-from xlm.shards.store import open_store
+from xlm.storage.store import open_store
 
 
 @exits_cleanly

@@ -18,7 +18,7 @@ from xlm.mixing.data_plan import DataPlan
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
-from xlm.shards.store import open_store
+from xlm.storage.store import open_store
 from xlm.vocab.vocabulary import Vocabulary
 
 

@@ -126,7 +126,40 @@ def test_n_way_pairs_are_built_and_counted(run, tmp_path):
     assert code == 0, printed
     assert "de_fr" in printed
     summary = json.loads((tmp_path / "run" / "shards" / "stage.json").read_text(encoding="utf-8"))["summary"]
-    assert summary["n_way"] == {"keys": 300, "keys_in_three_or_more": 40, "derived_pairs": 40, "left_out": 40, "pairs_in_no_variant": 0}
+    expected = {"keys": 300, "keys_in_three_or_more": 40, "pairs": 380, "derived_pairs": 40, "left_out": 40}
+    assert summary["n_way"] == {**expected, "pairs_in_no_variant": 0, "variants_for_all": 3}
+    assert "in no variant" not in printed
+
+    # A text in three languages has three pairs, and one of them a variant.
+    printed = run("build_shards.py", "shards.n_way=true")[1]
+    assert (
+        "note: 80 of 380 n-way pairs are in no variant (shards.variants is 1) and left out; from 3 variants on every pair is in one."
+    ) in printed
+
+
+def test_corpora_of_both_directions_are_no_n_way_text(run, tmp_path):
+    write_pairs(tmp_path / "run" / "corpus", "de_en", [SentencePair("other", "abcd efgh", "ABCD", "de", "en", "made")])
+    run("build_vocab.py")
+    code, printed = run("build_shards.py", "shards.n_way=true")
+    assert code == 2
+    assert "there are 'de_en' and 'en_de'" in printed
+    assert run("build_shards.py")[0] == 0
+
+
+def test_finished_shards_are_verified(run, tmp_path):
+    run("build_vocab.py")
+    assert "the stage that writes 'shards' has not finished" in run("build_shards.py", options=["--verify"])[1]
+    run("build_shards.py")
+    code, printed = run("build_shards.py", options=["--verify"])
+    assert code == 0
+    assert "3 token shards, 4 blocks of row plans and the piece counts" in printed
+    shards = tmp_path / "run" / "shards"
+    whole = bytearray((shards / "tokens" / "de-00000.arrow").read_bytes())
+    whole[len(whole) // 2] ^= 1
+    (shards / "tokens" / "de-00000.arrow").write_bytes(whole)
+    code, printed = run("build_shards.py", options=["--verify"])
+    assert code == 2
+    assert "de-00000.arrow: the checksum of this file is not the one in the index" in printed
 
 
 def test_a_phase_without_n_way_pairs_ends_in_one_sentence(run, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mixing.conftest import build_index, build_recipe
 from xlm.runs.stage import Stage, write_json
-from xlm.shards.publish import publish
+from xlm.storage.publish import publish
 
 SCRIPT = Path(__file__).resolve().parents[2] / "pipelines" / "plan.py"
 
@@ -59,7 +59,7 @@ def test_shards_that_lie_elsewhere_are_planned_without_a_copy(
     recipe: Path, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XLM_SHARD_CACHE", str(tmp_path / "cache"))
-    publish(run_folder / "shards", f"file://{tmp_path}/there")
+    publish(run_folder / "shards", f"file://{tmp_path}/there", {})
     storage = f'shards.storage={{"url": "file://{tmp_path}/there"}}'
     done = plan(recipe, tmp_path / "other-run", "--set", storage, "--json", "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr

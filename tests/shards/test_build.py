@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.shards.stored import item_of, row_of
 from xlm.corpora.documents import Document, SentencePair
 from xlm.corpora.store import count_documents, count_pairs, read_pairs, write_documents, write_pairs
 from xlm.runs.fingerprint import file_sha256
@@ -46,7 +47,7 @@ def files_of(folder):
 
 
 def rows_of(shards, plan):
-    return [shards.row(plan.corpus, plan.layout, plan.length, plan.variant, row) for row in range(plan.rows)]
+    return [row_of(shards, plan.corpus, plan.layout, plan.length, plan.variant, row) for row in range(plan.rows)]
 
 
 def lengths_of(shards, corpus):
@@ -166,7 +167,7 @@ def test_long_documents_are_few_to_a_shard(vocabulary, tmp_path):
     build(tmp_path / "corpus", tmp_path / "shards", vocabulary, [PlanRequest("en", "documents", 64)], text_bytes_per_shard=5 * len(text))
     shards = ShardSet(tmp_path / "shards", vocabulary.fingerprint)
     assert [file.items for file in shards.index.corpus("en").files] == [5, 2, 1, 5, 5, 2]
-    assert [shards.document_id("en", item) for item in range(20)] == [str(n) for n in range(20)]
+    assert [item_of(shards, "en", item)[0] for item in range(20)] == [str(n) for n in range(20)]
 
 
 def test_a_shard_may_hold_no_tokens_at_all(vocabulary, tmp_path):
@@ -177,7 +178,7 @@ def test_a_shard_may_hold_no_tokens_at_all(vocabulary, tmp_path):
     entry, plan = shards.index.corpus("en"), shards.index.plan("en", "documents", 32, 0)
     assert ([file.items for file in entry.files], entry.dropped) == ([0, 2], {EMPTY: 3})
     assert plan.block_rows == (0, 1)
-    assert shards.document_id("en", 0) == "3"
+    assert item_of(shards, "en", 0)[0] == "3"
 
 
 def test_n_way_plans_take_a_matching_of_the_languages_of_each_text(corpus_folder, vocabulary, tmp_path):
@@ -192,15 +193,15 @@ def test_n_way_plans_take_a_matching_of_the_languages_of_each_text(corpus_folder
     assert shards.index.corpus("de_zh-Hans").languages == ("de", "zh-Hans")
 
     german = {pair.key: pair.target for pair in read_pairs(corpus_folder, "en_de")}
-    source, _ = shards.pair_tokens("de_zh-Hans", 20)
-    assert source.tolist() == vocabulary.encode(german[shards.pair_key("de_zh-Hans", 20)]).tolist()
+    key, (source, _) = item_of(shards, "de_zh-Hans", 20)
+    assert source.tolist() == vocabulary.encode(german[key]).tolist()
 
     seen = Counter()
     for variant in range(3):
         of_variant = Counter()
         for name in ("en_de", "en_zh-Hans", "de_zh-Hans"):
             plan = shards.index.plan(name, "pairs", 64, variant)
-            taken = [shards.pair_key(name, item) for row in rows_of(shards, plan) for item, _, _ in row]
+            taken = [item_of(shards, name, item)[0] for row in rows_of(shards, plan) for item, _, _ in row]
             assert len(taken) > 50
             of_variant.update(taken)
             seen.update((name, key) for key in taken)

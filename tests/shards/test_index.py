@@ -44,8 +44,11 @@ def test_it_answers(index):
     assert index.rows("en", "documents", 128, 1) == 4
     assert index.plan("en", "documents", 128, 0).block_rows == (2, 1)
     assert index.tokens("en_de") == 40
-    assert index.has_plan("en", "documents", 128)
-    assert not index.has_plan("en", "documents", 256)
+    assert [file.path for file in index.files()] == [
+        *("tokens/en-00000.arrow", "tokens/en-00001.arrow", "tokens/en_de-00000.arrow"),
+        *(f"plans/en-documents-128-v{variant}-0000{block}.arrow" for variant in (0, 1) for block in (0, 1)),
+        *("plans/en_de-pairs-128-v0-00000.arrow", "piece_counts.npy"),
+    ]
     assert [entry.name for entry in index.of_kind("pair")] == ["en_de"]
     assert index.corpora["en_de"].languages == ("en", "de")
 

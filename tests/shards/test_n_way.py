@@ -8,6 +8,7 @@ import pytest
 
 from xlm.corpora.documents import SentencePair
 from xlm.corpora.store import write_pairs
+from xlm.errors import UserError
 from xlm.seeding import keyed_generator
 from xlm.shards.key_table import KeyTable
 from xlm.shards.n_way import n_way_names, n_way_sources
@@ -55,6 +56,10 @@ def stored(source):
     return [tuple(row.values()) for batch in source.read(0, source.items(), source.columns) for row in batch.to_pylist()]
 
 
+def by_name(sources):
+    return {source.name: source for source in sources}
+
+
 def first_texts(pairs):
     """The first text of each key and language, corpora in the order of their names."""
     found = defaultdict(dict)
@@ -67,11 +72,10 @@ def first_texts(pairs):
 
 def test_every_two_languages_of_a_text_make_a_pair(pairs, tmp_path):
     found, summary = n_way_sources(corpus_sources(tmp_path / "corpus"), tmp_path / "work", variants=5, seed=1)
-    by_name = {source.name: source for source in found}
-    assert sorted(by_name) == sorted([*pairs, "de_es", "de_ru", "es_fr", "es_ru", "fr_ru"])
+    assert sorted(by_name(found)) == sorted([*pairs, "de_es", "de_ru", "es_fr", "es_ru", "fr_ru"])
     texts = first_texts(pairs)
     derived = 0
-    for name, source in by_name.items():
+    for name, source in by_name(found).items():
         own = pairs.get(name, [])
         items = stored(source)
         assert items[: len(own)] == own
@@ -109,9 +113,32 @@ def test_a_variant_matches_the_languages_of_every_text(pairs, tmp_path):
 
 
 def test_too_few_variants_are_counted(pairs, tmp_path):
+    every, full = n_way_sources(corpus_sources(tmp_path / "corpus"), tmp_path / "all", variants=5, seed=1)
     found, summary = n_way_sources(corpus_sources(tmp_path / "corpus"), tmp_path / "work", variants=2, seed=1)
-    never = sum(int((~(takes_part(t, 0) | takes_part(t, 1))).sum()) for t in (read_turns(s.turns, 0, s.items()) for s in found))
+    stored_pairs = {source.name: stored(source) for source in found}
+    never = 0
+    for source in every:
+        turns = read_turns(source.turns, 0, source.items())
+        shown = takes_part(turns, 0) | takes_part(turns, 1)
+        never += int((~shown).sum())
+        assert stored_pairs[source.name] == [pair for pair, of_pair in zip(stored(source), shown.tolist(), strict=True) if of_pair]
+        kept = read_turns(by_name(found)[source.name].turns, 0, int(shown.sum()))
+        assert (kept == turns[shown]).all()
     assert summary.pairs_in_no_variant == never > 0
+    assert summary.pairs == full.pairs == sum(source.items() for source in every)
+    assert summary.variants_for_all == full.variants_for_all == 5
+
+
+def test_as_many_variants_as_said_show_all(pairs, tmp_path):
+    for variants, all_shown in ((4, False), (5, True)):
+        _, summary = n_way_sources(corpus_sources(tmp_path / "corpus"), tmp_path / str(variants), variants=variants, seed=1)
+        assert (summary.pairs_in_no_variant == 0) is all_shown
+
+
+@pytest.mark.parametrize("names", [["en_de", "de_en"], ["en_de", "en_fr", "fr_en"]])
+def test_two_corpora_of_the_same_languages_are_a_sentence_with_both_names(names):
+    with pytest.raises(UserError, match=rf"one pair corpus, but there are '{names[-2]}' and '{names[-1]}'; give their languages"):
+        n_way_names(names)
 
 
 def test_languages_are_counted_beyond_a_byte(tmp_path):

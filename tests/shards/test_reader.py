@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.shards.stored import document_tokens, item_of, row_of
 from xlm.corpora.store import read_pairs
 from xlm.errors import UserError
 from xlm.shards.index import ShardIndex
-from xlm.shards.reader import Segment, ShardSet
-from xlm.shards.store import LocalStore
+from xlm.shards.reader import ShardSet
+from xlm.storage.store import LocalStore
 
 
 def test_documents_come_back_as_they_were(shards, vocabulary, texts):
@@ -19,22 +20,23 @@ def test_documents_come_back_as_they_were(shards, vocabulary, texts):
         assert shards.index.corpora[language].items == len(documents)
         assert len(shards.index.corpora[language].files) == 3
         for item, document in enumerate(documents):
-            assert shards.document_id(language, item) == document.id
-            assert shards.document_tokens(language, item).tolist() == vocabulary.encode(document.text).tolist()
+            name, (tokens,) = item_of(shards, language, item)
+            assert name == document.id
+            assert tokens.tolist() == vocabulary.encode(document.text).tolist()
 
 
 def test_pairs_come_back_as_they_were(shards, vocabulary, corpus_folder):
     kept = [pair for pair in read_pairs(corpus_folder, "en_zh-Hans") if pair.target.strip()]
     for item, pair in enumerate(kept):
-        source, target = shards.pair_tokens("en_zh-Hans", item)
+        key, (source, target) = item_of(shards, "en_zh-Hans", item)
         assert source.tolist() == vocabulary.encode(pair.source).tolist()
         assert target.tolist() == vocabulary.encode(pair.target).tolist()
-        assert shards.pair_key("en_zh-Hans", item) == pair.key
+        assert key == pair.key
 
 
 def test_tokens_are_views_of_the_file(shards):
     shard = next(shards.shards("en"))
-    tokens = shards.document_tokens("en", 3)
+    tokens = shard.side(0, 3)
     assert tokens.dtype == np.uint16
     assert np.shares_memory(tokens, shard.tokens[0])
     assert not tokens.flags.owndata
@@ -47,17 +49,11 @@ def test_special_pieces_are_not_stored(shards, vocabulary):
             assert all(not np.isin(vocabulary.special_ids, side).any() for side in shard.tokens)
 
 
-def test_rows_and_limits(shards):
-    row = shards.row("en_de", "pairs", 64, 1, 0)
-    assert all(isinstance(segment, Segment) for segment in row)
-    assert all(segment.end == sum(map(len, shards.pair_tokens("en_de", segment.item))) for segment in row)
-    assert all(isinstance(value, int) for segment in row for value in segment)
-    with pytest.raises(IndexError, match="the plan has"):
-        shards.row("en_de", "pairs", 64, 1, 10**6)
-    with pytest.raises(IndexError, match="there are"):
-        shards.document_tokens("en", 10**6)
+def test_pairs_are_whole(shards):
+    row = row_of(shards, "en_de", "pairs", 64, 1, 0)
+    assert all(segment.start == 0 and segment.end == sum(map(len, item_of(shards, "en_de", segment.item)[1])) for segment in row)
     with pytest.raises(UserError, match="no rows of 'en' are planned as pairs"):
-        shards.row("en", "pairs", 64, 0, 0)
+        shards.block("en", "pairs", 64, 0, 0)
 
 
 def test_rows_are_found_in_their_blocks(shards):
@@ -70,7 +66,7 @@ def test_rows_are_found_in_their_blocks(shards):
         for row, (block, inside) in enumerate(expected):
             found, first = shards.block(*key, block), shards.first_item(plan.corpus, block)
             segments = slice(found.offsets[inside], found.offsets[inside + 1])
-            assert [segment.item for segment in shards.row(*key, row)] == (found.segments.item[segments] + first).tolist()
+            assert [segment.item for segment in row_of(shards, *key, row)] == (found.segments.item[segments] + first).tolist()
             assert found.segments.item.max() < shards.shard(plan.corpus, block).items
 
 
@@ -128,7 +124,7 @@ def test_a_shard_of_another_vocabulary_among_them_is_refused(shards_folder, voca
     # The footer repeats the schema, and it is the footer's that a reader of the file format sees.
     path.write_bytes(path.read_bytes().replace(vocabulary.fingerprint.encode(), b"f" * 16))
     with pytest.raises(UserError, match=rf"en-00000\.arrow: .*vocabulary ffffffffffffffff.*{vocabulary.fingerprint}"):
-        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+        ShardSet(folder, vocabulary.fingerprint).shard("en", 0)
 
 
 def test_verify_finds_one_changed_token(shards_folder, vocabulary, tmp_path):
@@ -136,12 +132,12 @@ def test_verify_finds_one_changed_token(shards_folder, vocabulary, tmp_path):
     shutil.copytree(shards_folder, folder)
     shards = ShardSet(folder, vocabulary.fingerprint)
     shards.verify()
-    tokens = shards.document_tokens("de", 140).tobytes()
+    tokens = document_tokens(shards, "de", 140).tobytes()
     path = folder / "tokens" / "de-00001.arrow"
     whole = path.read_bytes()
     assert whole.count(tokens) == 1
     path.write_bytes(whole.replace(tokens, tokens[:-1] + bytes([tokens[-1] ^ 1])))
-    with pytest.raises(UserError, match=r"de-00001\.arrow: the checksum of this shard does not match"):
+    with pytest.raises(UserError, match=r"de-00001\.arrow: the checksum of this file is not the one"):
         ShardSet(folder, vocabulary.fingerprint).verify()
 
 
@@ -152,7 +148,26 @@ def test_verify_finds_a_changed_row_plan(shards_folder, vocabulary, tmp_path):
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(UserError, match=r"de-documents-64-v1-00001\.arrow: the checksum of this row plan"):
+    with pytest.raises(UserError, match=r"de-documents-64-v1-00001\.arrow: the checksum of this file"):
+        ShardSet(folder, vocabulary.fingerprint).verify()
+
+
+def test_verify_finds_another_shard_in_the_place_of_one(shards_folder, vocabulary, tmp_path):
+    """A file that is whole, and of the right kind, vocabulary and size, but not the one that the index names."""
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    shutil.copy(folder / "tokens" / "en-00001.arrow", folder / "tokens" / "en-00000.arrow")
+    shards = ShardSet(folder, vocabulary.fingerprint)
+    shards.shard("en", 0)
+    with pytest.raises(UserError, match=r"en-00000\.arrow: the checksum of this file is not the one"):
+        shards.verify()
+
+
+def test_verify_finds_what_is_missing(shards_folder, vocabulary, tmp_path):
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    (folder / "piece_counts.npy").unlink()
+    with pytest.raises(UserError, match=r"piece_counts\.npy: this file cannot be read \(No such file"):
         ShardSet(folder, vocabulary.fingerprint).verify()
 
 
@@ -162,17 +177,17 @@ def test_missing_swapped_and_truncated_files_are_sentences(shards_folder, vocabu
     first, third = folder / "tokens" / "en-00000.arrow", folder / "tokens" / "en-00002.arrow"
     shutil.copy(third, first)
     with pytest.raises(UserError, match=r"items found, the index says 130"):
-        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+        ShardSet(folder, vocabulary.fingerprint).shard("en", 0)
     shutil.copy(folder / "tokens" / "en_de-00000.arrow", first)
     with pytest.raises(UserError, match="a monolingual shard of format 2 is expected; this is 'pair'"):
-        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+        ShardSet(folder, vocabulary.fingerprint).shard("en", 0)
     first.unlink()
     with pytest.raises(UserError, match=r"en-00000\.arrow: this file is missing"):
-        ShardSet(folder, vocabulary.fingerprint).document_tokens("en", 0)
+        ShardSet(folder, vocabulary.fingerprint).shard("en", 0)
 
 
 def test_a_pickled_set_opens_its_own_files(shards):
-    shards.document_tokens("en", 0)
+    shards.shard("en", 0)
     payload = pickle.dumps(shards)
     assert len(payload) < 1000
-    assert pickle.loads(payload).document_tokens("en", 200).tolist() == shards.document_tokens("en", 200).tolist()
+    assert document_tokens(pickle.loads(payload), "en", 200).tolist() == document_tokens(shards, "en", 200).tolist()

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.shards.http_folder import HttpFolder, served
+from tests.shards.stored import item_of, row_of
+from tests.storage.http_folder import HttpFolder, served
 from xlm.runs.stage import Stage
-from xlm.shards.publish import publish
 from xlm.shards.reader import ShardSet
-from xlm.shards.store import RemoteStore
+from xlm.storage.publish import publish
+from xlm.storage.store import RemoteStore
 from xlm.vocab.vocabulary import Vocabulary
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -26,7 +27,7 @@ CORPORA = {"en": "documents", "en_de": "pairs"}
 def remote(shards_folder: Path, tmp_path: Path) -> Iterator[HttpFolder]:
     shutil.copytree(shards_folder, tmp_path / "built")
     Stage(tmp_path / "built", "shards", {"corpus": "1"}).finish_in_place({}, 1.0, 1)
-    publish(tmp_path / "built", f"file://{tmp_path}/there")
+    publish(tmp_path / "built", f"file://{tmp_path}/there", {})
     with served(tmp_path / "there") as http:
         yield http
 
@@ -36,9 +37,9 @@ def texts_of(shards: ShardSet, corpus: str, rows: range) -> list[list[int]]:
     layout = CORPORA[corpus]
     found = []
     for row in rows:
-        for item, start, end in shards.row(corpus, layout, 64, 0, row):  # type: ignore[arg-type]
-            sides = shards.pair_tokens(corpus, item) if layout == "pairs" else (shards.document_tokens(corpus, item)[start:end],)
-            found.append(np.concatenate(sides).tolist())
+        for item, start, end in row_of(shards, corpus, layout, 64, 0, row):
+            _, sides = item_of(shards, corpus, item)
+            found.append(np.concatenate(sides)[start:end].tolist())
     return found
 
 
@@ -53,17 +54,41 @@ def test_rows_are_the_same_and_only_their_files_are_fetched(
     assert texts_of(pickle.loads(pickle.dumps(there)), "en", range(2)) == texts_of(shards, "en", range(2))
     assert remote.requests.total() == before
     # Another machine reads other rows, and never the first block.
-    last = shards.index.rows("en_de", "pairs", 64)
+    last = shards.index.plan("en_de", "pairs", 64, 0).rows
     other = ShardSet(RemoteStore(remote.url, tmp_path / "other", 10_000_000), vocabulary.fingerprint)
     assert texts_of(other, "en_de", range(last - 1, last)) == texts_of(shards, "en_de", range(last - 1, last))
     fetched = {path for path in remote.requests if "en_de" in path}
     assert fetched == {"plans/en_de-pairs-64-v0-00002.arrow", "tokens/en_de-00002.arrow"}
 
 
+def mapped_bytes(folder: Path) -> int:
+    """Return how much of the files that are, or were, in a folder this process has mapped."""
+    total = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if f"{folder}/" in line:
+            start, end = line.split()[0].split("-")
+            total += int(end, 16) - int(start, 16)
+    return total
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what is mapped")
+def test_a_process_keeps_at_most_an_eighth_of_the_cache_mapped(remote: HttpFolder, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    page = 4096
+    sizes = [path.stat().st_size for path in remote.folder.rglob("*.arrow")]
+    bound = 2 * max(sizes)
+    assert sum(sizes) > 2 * bound
+    there = ShardSet(RemoteStore(remote.url, tmp_path / "cache", 8 * bound), vocabulary.fingerprint)
+    for key, plan in there.index.plans.items():
+        for number in range(len(plan.files)):
+            there.block(*key, number)
+            there.shard(plan.corpus, number)
+            assert 0 < mapped_bytes(tmp_path / "cache") <= bound + page * len(sizes)
+
+
 def _read_everything(store: RemoteStore, folder: Path, fingerprint: str) -> None:
     here, there = ShardSet(folder, fingerprint), ShardSet(store, fingerprint)
     for corpus, layout in CORPORA.items():
-        for rows in (range(here.index.rows(corpus, layout, 64)),) * 2:  # type: ignore[arg-type]
+        for rows in (range(here.index.plan(corpus, layout, 64, 0).rows),) * 2:  # type: ignore[arg-type]
             assert texts_of(there, corpus, rows) == texts_of(here, corpus, rows)
 
 

@@ -13,7 +13,7 @@ from xlm.errors import NotSupportedYetError, UserError
 from xlm.model.aligned import save_aligned
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage
-from xlm.shards.publish import publish
+from xlm.storage.publish import publish
 from xlm.training.assembly import describe_model, open_run, parameter_count, read_inputs, reopen_finished, set_aside_finished, stage_inputs
 from xlm.training.distributed import Process, join_group, leave_group
 from xlm.training.run_record import read_run_record
@@ -124,7 +124,7 @@ def test_shards_at_a_url_give_the_same_batches(run, tmp_path, monkeypatch):
     read, folder = run
     here = read_inputs(read(), folder, ONE)
     wanted = [here.loader.batch(step) for step in (0, 12)]
-    publish(folder.shards, (tmp_path / "bucket").as_uri())
+    publish(folder.shards, (tmp_path / "bucket").as_uri(), {})
     shutil.rmtree(folder.shards)
     monkeypatch.setenv("XLM_SHARD_CACHE", str(tmp_path / "cache"))
     there = read_inputs(read(f"shards.storage={{url: '{(tmp_path / 'bucket').as_uri()}'}}"), folder, ONE)

@@ -18,7 +18,7 @@ from xlm.mixing.ledger import Ledger, plan_ledger
 from xlm.report.summary import join_scores, read_json
 from xlm.runs.folder import RunFolder
 from xlm.shards.index import INDEX_FILE, ShardIndex
-from xlm.shards.store import open_store
+from xlm.storage.store import open_store
 
 Json = Mapping[str, Any]
 

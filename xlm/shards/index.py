@@ -12,7 +12,7 @@ from xlm.errors import UserError, suggest
 from xlm.runs.stage import write_json
 from xlm.shards.format import FORMAT_VERSION, Kind
 from xlm.shards.layouts import Layout
-from xlm.shards.store import LocalStore, ShardStore
+from xlm.storage.store import LocalStore, ShardStore
 
 INDEX_FILE = "index.json"
 
@@ -154,6 +154,15 @@ class ShardIndex:
             )
         return self.corpora[name]
 
+    def files(self) -> Iterator[ShardFile | PlanFile | PieceCountsFile]:
+        """Yield every file that there is beside the index itself: token shards, blocks of row plans, piece counts."""
+        for corpus in self.corpora.values():
+            yield from corpus.files
+        for plan in self.plans.values():
+            yield from plan.files
+        if self.piece_counts is not None:
+            yield self.piece_counts
+
     def of_kind(self, kind: Kind) -> Iterator[CorpusEntry]:
         """Yield the corpora of a kind, sorted by name."""
         for name in sorted(self.corpora):
@@ -163,10 +172,6 @@ class ShardIndex:
     def tokens(self, corpus: str) -> int:
         """Return the tokens of a corpus, special pieces not counted."""
         return self.corpus(corpus).tokens
-
-    def has_plan(self, corpus: str, layout: Layout, length: int, variant: int = 0) -> bool:
-        """Return whether rows of this corpus were planned for a layout and a sequence length."""
-        return (corpus, layout, length, variant) in self.plans
 
     def plan(self, corpus: str, layout: Layout, length: int, variant: int) -> PlanEntry:
         """Return a row plan's entry; raises UserError where it was not built."""

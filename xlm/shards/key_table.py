@@ -29,6 +29,10 @@ class Places:
     corpus: npt.NDArray[np.uint16]
     item: Array
 
+    def take(self, rows: npt.NDArray[np.intp]) -> Places:
+        """Return some of them, in this order."""
+        return Places(self.key[rows], self.corpus[rows], self.item[rows])
+
 
 class KeyTable:
     """The keys of all pair corpora; intermediate files are written to ``folder``."""

@@ -10,50 +10,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from xlm.errors import UserError
+from xlm.runs.progress import Progress
 from xlm.shards.format import (
-    CHECKSUM_KEY,
     FORMAT_VERSION,
     KIND_KEY,
-    NAME_COLUMN,
     STARTS_COLUMN,
     TOKEN_COLUMNS,
     VERSION_KEY,
     VOCABULARY_KEY,
     FileFacts,
     Kind,
-    content_checksum,
     map_arrow,
 )
 from xlm.shards.index import PlanKey, ShardIndex
 from xlm.shards.layouts import Layout
 from xlm.shards.mapped_files import MappedFiles
 from xlm.shards.row_plan import RowPlan
-from xlm.shards.store import LocalStore, ShardStore
+from xlm.storage.store import LocalStore, ShardStore
 
-# Token shards, and as many blocks of row plans, that stay mapped: together as many as leave a process, which may map 65,530,
-# room for its libraries and its heap. Without a shuffle window rows come from everywhere, and opening a file costs more than all
-# else that is done for a row.
-MAX_MAPPED_FILES = 30_000
-# What a process keeps mapped of fetched shards, and of their plans: a mapped file holds its room on the disk
-# even after the cache has let go of it.
-MAX_MAPPED_BYTES = 8 * 2**30
+# Token shards and blocks of row plans that stay mapped: as many as leave a process, which may map 65,530, room for its
+# libraries and its heap. Without a shuffle window rows come from everywhere, and opening a file costs more than all else that is
+# done for a row.
+MAX_MAPPED_FILES = 60_000
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
-
-
-class Segment(NamedTuple):
-    """A piece of an item in a row: tokens ``start`` to ``end`` of it; pairs are whole (end = both lengths)."""
-
-    item: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -105,13 +92,6 @@ class TokenShard:
         starts = column.flatten().to_numpy().astype(np.int64)
         return known, starts + np.repeat(self.offsets[0][:-1], counts)
 
-    def verify(self) -> None:
-        """Raise UserError when the content does not have the checksum it was written with."""
-        if content_checksum(self.batch) != (self.batch.schema.metadata or {}).get(CHECKSUM_KEY, b"").decode():
-            raise UserError(
-                "the checksum of this shard does not match its content; delete its shards folder and build it again.", file=self.path
-            )
-
 
 def check_vocabulary(found: str, expected: str, file: Path | str) -> None:
     """Raise UserError, naming both fingerprints, when shards were built with another vocabulary."""
@@ -124,7 +104,11 @@ def check_vocabulary(found: str, expected: str, file: Path | str) -> None:
 
 
 class ShardSet:
-    """All shards and row plans of a folder, opened for one vocabulary."""
+    """All shards and row plans of a folder, opened for one vocabulary.
+
+    Keeps at most `MAX_MAPPED_FILES` files mapped, of shards that lie elsewhere of together ``store.max_mapped_bytes``, for a
+    mapped file holds its room on the disk even after the cache has let go of it. The file opened last always stays.
+    """
 
     def __init__(self, source: Path | ShardStore, vocabulary_fingerprint: str) -> None:
         """Read the index; raises UserError for shards of another vocabulary."""
@@ -134,9 +118,7 @@ class ShardSet:
         self._vocabulary_fingerprint = vocabulary_fingerprint
         self._first_items: dict[str, npt.NDArray[np.int64]] = {}
         self._first_rows: dict[PlanKey, npt.NDArray[np.int64]] = {}
-        room = None if isinstance(self.store, LocalStore) else MAX_MAPPED_BYTES
-        self._shards: MappedFiles[tuple[str, int], TokenShard] = MappedFiles(MAX_MAPPED_FILES, room)
-        self._blocks: MappedFiles[tuple[PlanKey, int], RowPlan] = MappedFiles(MAX_MAPPED_FILES, room)
+        self._mapped = MappedFiles(MAX_MAPPED_FILES, self.store.max_mapped_bytes)
 
     # Row plans
 
@@ -151,25 +133,14 @@ class ShardSet:
     def block(self, corpus: str, layout: Layout, length: int, variant: int, block: int) -> RowPlan:
         """Return the rows that a plan makes from shard ``block`` of a corpus; items count inside that shard."""
         key = ((corpus, layout, length, variant), block)
-        found = self._blocks.get(key)
+        found = self._mapped.get(RowPlan, key)
         if found is None:
             file = self.index.plan(*key[0]).files[block]
             path = self.store.local(file.path, file.sha256, file.size_bytes)
             found = RowPlan.read(path)
             _check_count(found.rows, file.rows, "rows", path)
-            self._blocks.put(key, found, file.size_bytes)
+            self._mapped.put(key, found, file.size_bytes)
         return found
-
-    def row(self, corpus: str, layout: Layout, length: int, variant: int, row: int) -> list[Segment]:
-        """Return the segments of one row of a plan; items count over the corpus."""
-        total = int(self._rows_before((corpus, layout, length, variant))[-1])
-        if not 0 <= row < total:
-            raise IndexError(f"row {row} of '{corpus}': the plan has {total} rows")
-        (block,), (local,) = (each.tolist() for each in self.block_of(corpus, layout, length, variant, np.array([row])))
-        plan, first_item = self.block(corpus, layout, length, variant, block), self.first_item(corpus, block)
-        found = plan.segments.take(np.arange(plan.offsets[local], plan.offsets[local + 1]))
-        columns = (found.item.tolist(), found.start.tolist(), found.end.tolist())
-        return [Segment(first_item + item, start, end) for item, start, end in zip(*columns, strict=True)]
 
     # Token shards
 
@@ -180,38 +151,20 @@ class ShardSet:
     def shard(self, corpus: str, number: int) -> TokenShard:
         """Return one mapped shard of a corpus."""
         key = (corpus, number)
-        found = self._shards.get(key)
+        found = self._mapped.get(TokenShard, key)
         if found is None:
             entry = self.index.corpus(corpus)
             file = entry.files[number]
             path = self.store.local(file.path, file.sha256, file.size_bytes)
             found = TokenShard.open(path, entry.kind, self._vocabulary_fingerprint)
             _check_count(found.items, file.items, "items", path)
-            self._shards.put(key, found, file.size_bytes)
+            self._mapped.put(key, found, file.size_bytes)
         return found
 
     def shards(self, corpus: str) -> Iterator[TokenShard]:
         """Yield a corpus's shards in item order, for work on whole flat arrays."""
         for number in range(len(self.index.corpus(corpus).files)):
             yield self.shard(corpus, number)
-
-    def document_tokens(self, corpus: str, item: int) -> Tokens:
-        """Return the ids of a document as a view of the file, [tokens], no special pieces."""
-        shard, local = self._locate(corpus, item)
-        return shard.side(0, local)
-
-    def pair_tokens(self, corpus: str, item: int) -> tuple[Tokens, Tokens]:
-        """Return the ids of both sides of a pair as views, [source tokens] and [target tokens]."""
-        shard, local = self._locate(corpus, item)
-        return shard.side(0, local), shard.side(1, local)
-
-    def pair_key(self, corpus: str, item: int) -> str:
-        """Return the key that a pair shares with the other translations of its source."""
-        return self._name(corpus, item)
-
-    def document_id(self, corpus: str, item: int) -> str:
-        """Return the id of a document."""
-        return self._name(corpus, item)
 
     def piece_counts(self) -> npt.NDArray[np.uint64] | None:
         """Return how often each piece occurs over all corpora, [vocabulary]; None where that was not counted."""
@@ -222,29 +175,22 @@ class ShardSet:
         return counts
 
     def verify(self) -> None:
-        """Read every shard and row plan and check its checksum; raises UserError naming the first that is damaged."""
-        for corpus in self.index.corpora:
-            for shard in self.shards(corpus):
-                shard.verify()
-        for plan in self.index.plans.values():
-            for file in plan.files:
+        """Read every file that the index names and check its checksum; raises UserError naming the first that is damaged."""
+        files = tuple(self.index.files())
+        with Progress("checksums", total=len(files), unit="files") as progress:
+            for file in files:
                 path = self.store.local(file.path, file.sha256, file.size_bytes)
-                if FileFacts.of(path) != FileFacts(file.size_bytes, file.sha256):
+                try:
+                    found = FileFacts.of(path)
+                except OSError as error:
                     raise UserError(
-                        "the checksum of this row plan is not the one in the index; delete its shards folder and build it again.", file=path
+                        f"this file cannot be read ({error.strerror or error}); delete its shards folder and build it again.", file=path
+                    ) from None
+                if found != FileFacts(file.size_bytes, file.sha256):
+                    raise UserError(
+                        "the checksum of this file is not the one in the index; delete its shards folder and build it again.", file=path
                     )
-
-    def _name(self, corpus: str, item: int) -> str:
-        shard, local = self._locate(corpus, item)
-        name: str = shard.batch.column(NAME_COLUMN[self.index.corpus(corpus).kind])[local].as_py()
-        return name
-
-    def _locate(self, corpus: str, item: int) -> tuple[TokenShard, int]:
-        firsts = self._items_before(corpus)
-        if not 0 <= item < firsts[-1]:
-            raise IndexError(f"item {item} of '{corpus}': there are {firsts[-1]} items")
-        number = int(np.searchsorted(firsts, item, side="right")) - 1
-        return self.shard(corpus, number), item - int(firsts[number])
+                progress.advance(note=file.path)
 
     def _items_before(self, corpus: str) -> npt.NDArray[np.int64]:
         """Return the items before each shard, and of all."""

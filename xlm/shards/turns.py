@@ -37,6 +37,12 @@ def takes_part(turns: npt.NDArray[np.uint16], variant: int) -> npt.NDArray[np.bo
     return mine
 
 
+def is_shown(turns: npt.NDArray[np.uint16], variants: int) -> npt.NDArray[np.bool_]:
+    """Return which pairs [pairs] any of the first ``variants`` variants takes, given their turns [pairs, 2]."""
+    shown: npt.NDArray[np.bool_] = turns[:, 1] < variants
+    return shown
+
+
 def read_turns(path: Path, first_item: int, items: int) -> npt.NDArray[np.uint16]:
     """Return the turns [items, 2] of a stretch of a corpus's items; nothing else of the file is read."""
     return np.array(np.load(path, mmap_mode="r")[first_item : first_item + items])

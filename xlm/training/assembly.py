@@ -27,7 +27,7 @@ from xlm.runs.folder import RunFolder
 from xlm.runs.stage import RECORD as STAGE_RECORD
 from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
-from xlm.shards.store import ShardStore, open_store
+from xlm.storage.store import ShardStore, open_store
 from xlm.training.checkpoint import complete_checkpoints, missing_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, tell_all

@@ -19,10 +19,12 @@ from xlm.config.recipe import StorageSection
 from xlm.errors import UserError
 from xlm.runs.cli import cache_folder
 from xlm.runs.stage import RECORD, StageRecord, read_record
-from xlm.shards.cache import DamagedFileError, FileCache
-from xlm.shards.remote import RemoteFolder, RemoteReadError
+from xlm.storage.cache import DamagedFileError, FileCache
+from xlm.storage.remote import RemoteFolder, RemoteReadError
 
 CACHE_VARIABLE = "XLM_SHARD_CACHE"
+# Of what the cache may hold: how much of it one process may keep mapped.
+MAPPED_SHARE = 1 / 8
 # Seconds before each new try of what the network refused: a server that restarts is back by then.
 RETRY_WAITS_S = (1.0, 4.0, 10.0)
 
@@ -49,6 +51,10 @@ class ShardStore(Protocol):
     @property
     def location(self) -> str:
         """The folder or URL, for messages."""
+
+    @property
+    def max_mapped_bytes(self) -> int | None:
+        """How much of its files a process may keep mapped; None: as much as it likes."""
 
     def local(self, path: str, sha256: str, size_bytes: int) -> Path:
         """Return a local file with the content of ``path`` (relative to the shards folder).
@@ -78,8 +84,11 @@ def open_store(storage: StorageSection | None, folder: Path) -> ShardStore:
 
 
 def shard_cache_folder() -> Path:
-    """Return where fetched shards are kept: ``$XLM_SHARD_CACHE``, else ``shards/`` in the cache of downloads."""
-    return Path(os.environ[CACHE_VARIABLE]) if os.environ.get(CACHE_VARIABLE) else cache_folder() / "shards"
+    """Return where fetched shards are kept: ``xlm-shards/`` in ``$XLM_SHARD_CACHE``, else ``shards/`` in the cache of downloads.
+
+    A folder of their own, whatever else is in the one that a user names.
+    """
+    return Path(os.environ[CACHE_VARIABLE]) / "xlm-shards" if os.environ.get(CACHE_VARIABLE) else cache_folder() / "shards"
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,10 @@ class LocalStore:
     def location(self) -> str:
         """The folder."""
         return str(self.folder)
+
+    @property
+    def max_mapped_bytes(self) -> None:
+        """No bound: a mapped file takes no room of its own on the disk."""
 
     def local(self, path: str, sha256: str, size_bytes: int) -> Path:
         """Return ``folder/path``; nothing is checked, since the stage that wrote it was complete."""
@@ -111,7 +124,12 @@ class LocalStore:
 
 
 class RemoteStore:
-    """A shards folder at any URL that fsspec opens, behind a cache that all processes of this machine share."""
+    """A shards folder at any URL that fsspec opens, behind a cache that all processes of this machine share.
+
+    The cache's folder never holds more than ``max_bytes``. Files that it evicted while processes had them mapped keep
+    their room on the disk until those let go: of each process at most `max_mapped_bytes` (or one file, where that is larger),
+    and what the batches it is just building still show.
+    """
 
     def __init__(self, url: str, cache_folder: Path, max_bytes: int) -> None:
         """Open URL and cache; raises UserError for a URL of unknown kind, or of one whose package is missing."""
@@ -124,6 +142,11 @@ class RemoteStore:
     def location(self) -> str:
         """The URL, without passwords."""
         return self._remote.shown
+
+    @property
+    def max_mapped_bytes(self) -> int:
+        """An eighth of the cache."""
+        return int(self._cache.max_bytes * MAPPED_SHARE)
 
     def local(self, path: str, sha256: str, size_bytes: int) -> Path:
         """Return the cached file, fetched first if need be.
@@ -189,7 +212,10 @@ class RemoteStore:
 
 
 def _damage(damaged: DamagedFileError, sha256: str, size_bytes: int) -> str:
-    again = "the file was damaged, or changed after the index was read; publish the shards again with pipelines/build_shards.py."
+    again = (
+        "the file was damaged, or changed after the index was read; check the shards where they were built with "
+        "pipelines/build_shards.py --verify, delete this file at the URL, and publish them again."
+    )
     if damaged.sha256 is None:
         return f"{damaged.size_bytes:,} bytes or more came where the index says {size_bytes:,}; {again}"
     return f"the SHA-256 of what came is {damaged.sha256}, the index says {sha256}; {again}"

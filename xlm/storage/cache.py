@@ -1,4 +1,6 @@
-"""A folder of files of bounded size, shared by all processes of a machine; a file's name is its SHA-256.
+"""Files of together bounded size in a folder, shared by all processes of a machine; a file's name is its SHA-256.
+
+Files of other names are somebody else's: they are neither counted nor removed.
 
 Complete or invisible: a file is written as ``.<sha256>.partial``, hashed on the way, and renamed. The
 partial file is its own lock (`flock`), so that of several processes that want a file one fetches and the
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +35,7 @@ except ImportError:  # not a POSIX system
 
 PARTIAL = ".partial"
 LOCK = ".lock"
+_OWN = re.compile(rf"[0-9a-f]{{64}}|\.[0-9a-f]{{64}}{re.escape(PARTIAL)}")
 # How long to wait for files that other processes are fetching or about to open.
 ROOM_WAIT_S = 120.0
 _POLL_S = 0.02
@@ -157,6 +161,8 @@ class FileCache:
         """Remove files that nobody holds, those of killed processes first, then the least recently used; True where enough went."""
         found = []
         for entry in os.scandir(self.folder):
+            if not _OWN.fullmatch(entry.name):
+                continue
             with suppress(FileNotFoundError):
                 state = entry.stat()
                 found.append((not entry.name.endswith(PARTIAL), state.st_mtime_ns, state.st_size, entry.name))

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from xlm.errors import UserError
-from xlm.shards import cache
-from xlm.shards.cache import LOCK, PARTIAL, DamagedFileError, FileCache
+from xlm.storage import cache
+from xlm.storage.cache import LOCK, PARTIAL, DamagedFileError, FileCache
 
 SPAWN = multiprocessing.get_context("spawn")
 FILE_BYTES = 1000
@@ -96,6 +96,19 @@ def test_a_cached_file_that_was_cut_short_is_fetched_again(tmp_path: Path) -> No
     files = FileCache(tmp_path, 3 * FILE_BYTES)
     os.truncate(get(files, 1), 10)
     assert get(FileCache(tmp_path, 3 * FILE_BYTES), 1).read_bytes() == content_of(1)
+
+
+def test_what_others_keep_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    theirs = [tmp_path / "thesis.txt", tmp_path / ".notes.partial", tmp_path / f"{name_of(9)}.txt"]
+    for path in theirs:
+        path.write_bytes(b"x" * FILE_BYTES)
+        os.utime(path, (0, 0))
+    (tmp_path / "folder").mkdir()
+    files = FileCache(tmp_path, 2 * FILE_BYTES)
+    for number in range(4):
+        get(files, number)
+    assert {path.name for path in tmp_path.iterdir()} == {*(path.name for path in theirs), "folder", LOCK, name_of(2), name_of(3)}
+    assert all(path.read_bytes() == b"x" * FILE_BYTES for path in theirs)
 
 
 def test_a_mapped_file_outlives_its_eviction(tmp_path: Path) -> None:

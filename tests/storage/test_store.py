@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.shards.http_folder import HttpFolder, served
+from tests.storage.http_folder import HttpFolder, served
 from xlm.config.recipe import StorageSection
 from xlm.errors import UserError
 from xlm.runs.stage import Stage
-from xlm.shards import store as store_module
-from xlm.shards.store import LocalStore, RemoteStore, StoreStatistics, open_store, shard_cache_folder
+from xlm.storage import store as store_module
+from xlm.storage.store import LocalStore, RemoteStore, StoreStatistics, open_store, shard_cache_folder
 
 SPAWN = multiprocessing.get_context("spawn")
 FILES = {f"tokens/en-{number}.arrow": random.Random(number).randbytes(20_000) for number in range(6)}
@@ -153,11 +153,13 @@ def test_shards_that_were_never_finished_there_are_a_sentence(remote: HttpFolder
 def test_a_recipe_says_where_its_shards_are(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLM_CACHE", str(tmp_path / "downloads"))
     assert open_store(None, shards) == LocalStore(shards)
+    assert LocalStore(shards).max_mapped_bytes is None
     assert shard_cache_folder() == tmp_path / "downloads" / "shards"
     monkeypatch.setenv("XLM_SHARD_CACHE", str(tmp_path / "own"))
     store = open_store(StorageSection(url=f"file://{shards}", cache_gib=0.5), tmp_path / "nothing")
     assert isinstance(store, RemoteStore)
-    assert store.local(FIRST, *CONTENTS[FIRST]).parent == tmp_path / "own"
+    assert store.local(FIRST, *CONTENTS[FIRST]).parent == tmp_path / "own" / "xlm-shards"
+    assert store.max_mapped_bytes == 2**26
     assert store.location == f"file://{shards}"
 
 

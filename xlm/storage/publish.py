@@ -3,14 +3,14 @@
 ``stage.json`` comes last and, where other files change, goes first: until it is there again nobody begins
 to read. ``published.json`` at the URL says with which content each file was uploaded; a file that it
 names, and that still has its size, is not uploaded again. It is written every few seconds, so that a killed
-upload goes on where it was.
+upload goes on where it was. Contents that are known already are not hashed again.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +22,7 @@ from xlm.errors import UserError
 from xlm.runs.fingerprint import file_sha256
 from xlm.runs.progress import Progress
 from xlm.runs.stage import RECORD, read_record
-from xlm.shards.index import INDEX_FILE
-from xlm.shards.remote import RemoteFolder, RemoteReadError, reason
+from xlm.storage.remote import RemoteFolder, RemoteReadError, reason
 
 MANIFEST = "published.json"
 _MANIFEST_EVERY_S = 10.0
@@ -41,18 +40,19 @@ class PublishSummary:
     bytes: int
 
 
-def publish(folder: Path, url: str) -> PublishSummary:
+def publish(folder: Path, url: str, known: Mapping[str, Content]) -> PublishSummary:
     """Make ``url`` hold exactly the finished shards of ``folder``.
 
-    Raises UserError where the folder is not finished, or the URL cannot be written.
+    ``known`` says what files contain, by path in the folder; the others are hashed, and go up after those.
+    Raises UserError where the folder is not finished, a known file is not there in its size, or the URL cannot be written.
     """
     read_record(folder)
-    return _Upload(folder, RemoteFolder(url)).run()
+    return _Upload(folder, RemoteFolder(url), known).run()
 
 
 class _Upload:
-    def __init__(self, folder: Path, remote: RemoteFolder) -> None:
-        self._folder, self._remote = folder, remote
+    def __init__(self, folder: Path, remote: RemoteFolder, known: Mapping[str, Content]) -> None:
+        self._folder, self._remote, self._known = folder, remote, known
         self._manifest: dict[str, Content] = self._read_manifest()
 
     def run(self) -> PublishSummary:
@@ -68,9 +68,8 @@ class _Upload:
             for path in missing:  # what is half written must not pass for what was there before
                 self._manifest.pop(path, None)
             self._write_manifest()
-            self._put_all([path for path in missing if path not in (INDEX_FILE, RECORD)], here)
-        for path in (INDEX_FILE, RECORD):
-            if path in missing:
+            self._put_all([path for path in missing if path in self._known], here)
+            for path in (*(path for path in missing if path not in self._known and path != RECORD), RECORD):
                 self._put(path)
                 self._manifest[path] = here[path]
         for path in stale:
@@ -83,13 +82,15 @@ class _Upload:
 
     def _contents(self) -> dict[str, Content]:
         """Return size and SHA-256 of every file of the folder, by path in it; hidden files are no part of it."""
-        paths = [path for path in sorted(self._folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
-        contents = {}
-        with Progress("checksums", total=len(paths), unit="files") as progress:
-            for path in paths:
-                contents[path.relative_to(self._folder).as_posix()] = path.stat().st_size, file_sha256(path)
-                progress.advance()
-        return contents
+        files = [path for path in sorted(self._folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+        sizes = {path.relative_to(self._folder).as_posix(): path.stat().st_size for path in files}
+        for path, (size, _) in self._known.items():
+            if sizes.get(path) != size:
+                found = f"{sizes[path]:,} bytes" if path in sizes else "no such file"
+                raise UserError(
+                    f"{found} found, {size:,} bytes expected; delete this shards folder and build it again.", file=self._folder / path
+                )
+        return {path: self._known.get(path) or (size, file_sha256(self._folder / path)) for path, size in sizes.items()}
 
     def _sizes(self) -> dict[str, int]:
         """Return the size of every file at the URL, by path below it."""
