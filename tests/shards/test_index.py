@@ -41,7 +41,7 @@ def test_it_survives_the_file(tmp_path, index):
 
 
 def test_it_answers(index):
-    assert index.rows("en", "documents", 128, 1) == 4
+    assert index.plan("en", "documents", 128, 1).rows == 4
     assert index.plan("en", "documents", 128, 0).block_rows == (2, 1)
     assert index.tokens("en_de") == 40
     assert [file.path for file in index.files()] == [
@@ -58,7 +58,7 @@ def test_what_is_missing_is_named(index):
         UserError,
         match=r"no rows of 'en' are planned as documents at length 256, variant 0 \(planned: documents 128 v0, documents 128 v1\)",
     ):
-        index.rows("en", "documents", 256, 0)
+        index.plan("en", "documents", 256, 0)
     with pytest.raises(UserError, match=r"no corpus 'en_dee' \(did you mean 'en_de'\?\); there are: en, en_de"):
         index.tokens("en_dee")
 

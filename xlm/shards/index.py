@@ -184,10 +184,6 @@ class ShardIndex:
             )
         return self.plans[key]
 
-    def rows(self, corpus: str, layout: Layout, length: int, variant: int = 0) -> int:
-        """Return the number of rows of a plan; raises UserError where it was not built."""
-        return self.plan(corpus, layout, length, variant).rows
-
 
 def _corpus_entry(name: str, data: Mapping[str, Any]) -> CorpusEntry:
     fields = {**data, "languages": tuple(data["languages"]), "files": tuple(ShardFile(**file) for file in data["files"])}
