@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from xlm.config.recipe import AlignedInitialisation, Recipe
-from xlm.corpora.store import pair_names
 from xlm.errors import exits_cleanly
 from xlm.model.aligned import AlignedEmbeddings, Pair, aligned_embeddings, save_aligned
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
-from xlm.runs.progress import track
+from xlm.runs.progress import Progress
 from xlm.runs.stage import Stage, read_record
+from xlm.shards.format import NAME_COLUMN
+from xlm.shards.index import CorpusEntry
 from xlm.shards.reader import ShardSet
 from xlm.vocab.vocabulary import Vocabulary
 
@@ -33,8 +34,7 @@ def main() -> None:
         return
     with stage.write() as output:
         result = aligned_embeddings(
-            # Pairs that n-way text adds between its translations say nothing that their pairs with the source do not.
-            pair_corpora(ShardSet(folder.shards, vocabulary.fingerprint), pair_names(folder.corpus)),
+            pair_corpora(ShardSet(folder.shards, vocabulary.fingerprint)),
             vocabulary.size,
             recipe.model.width,
             # The recipe's scale is what the encoder sees; the table is smaller by the model's own factor.
@@ -48,14 +48,17 @@ def main() -> None:
     print(f"embeddings: {vocabulary.size:,} x {recipe.model.width} in {folder.embeddings}")
 
 
-def pair_corpora(shards: ShardSet, names: Iterable[str]) -> dict[str, Iterator[Pair]]:
-    """Return, for each of these pair corpora, its (key, source ids, target ids); read when iterated."""
+def pair_corpora(shards: ShardSet) -> dict[str, Iterator[Pair]]:
+    """Return, for each pair corpus, its (key, source ids, target ids); read when iterated."""
 
-    def pairs(name: str, items: int) -> Iterator[Pair]:
-        for item in track(range(items), f"embeddings: {name}", total=items, unit="pairs"):
-            yield shards.pair_key(name, item), *shards.pair_tokens(name, item)
+    def pairs(corpus: CorpusEntry) -> Iterator[Pair]:
+        with Progress(f"embeddings: {corpus.name}", total=corpus.items, unit="pairs") as progress:
+            for shard in shards.shards(corpus.name):
+                for item, key in enumerate(shard.batch.column(NAME_COLUMN["pair"]).to_pylist()):
+                    yield key, shard.side(0, item), shard.side(1, item)
+                progress.advance(shard.items)
 
-    return {name: pairs(name, shards.index.corpus(name).items) for name in sorted(names)}
+    return {corpus.name: pairs(corpus) for corpus in shards.index.of_kind("pair")}
 
 
 def stage_inputs(recipe: Recipe, shards: str, vocabulary: str) -> dict[str, str]:

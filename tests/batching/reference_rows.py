@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tests.shards.stored import item_of, row_of
 from xlm.seeding import key_int64
 
 BOS, EOS = 2, 3
@@ -48,11 +49,12 @@ def reference_row(plan, shards, leaf_number, variant, epoch, row):
     objective, corpus = leaf.objective, leaf.corpus
     phase = plan.recipe.phases[0]
     options, layout, length = phase.objectives[objective], plan.layout(0, leaf_number), phase.sequence_length
-    segments = shards.row(corpus, layout, length, variant, row)
+    segments = row_of(shards, corpus, layout, length, variant, row)
     languages = [plan.languages.index(language) for language in leaf.languages]
 
     def text(segment):
-        return shards.document_tokens(corpus, segment.item)[segment.start : segment.end].tolist()
+        (ids,) = item_of(shards, corpus, segment.item)[1]
+        return ids[segment.start : segment.end].tolist()
 
     def toss(number):
         return coin(plan, leaf, layout, length, epoch, row, number)
@@ -60,12 +62,12 @@ def reference_row(plan, shards, leaf_number, variant, epoch, row):
     if objective in ("tlm", "contrastive"):
         found = []
         for number, segment in enumerate(segments):
-            source, target = (side.tolist() for side in shards.pair_tokens(corpus, segment.item))
+            source, target = (side.tolist() for side in item_of(shards, corpus, segment.item)[1])
             here = (segment.item, 0, len(source)), (segment.item, len(source), len(source) + len(target))
             halves = [(source, languages[0], here[0]), (target, languages[1], here[1])]
             if objective == "contrastive":
                 for ids, language, origin in halves:
-                    key = shards.pair_key(corpus, segment.item)
+                    key = item_of(shards, corpus, segment.item)[0]
                     found.append(Sequence(sources=[origin], key=key).add([BOS, *ids, EOS], language))
                 continue
             if toss(number):

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_rows import reference_row
 
+from tests.shards.stored import item_of
 from xlm.batching.contrastive import pair_key_id
 from xlm.batching.packed_batch import OBJECTIVES, PAIRS_PER_ROW
 from xlm.batching.row_builder import RowBuilder
@@ -21,7 +22,7 @@ def all_rows(plan, shards, epochs=(0,)):
     columns = []
     for leaf, of_leaf in enumerate(plan.leaves):
         for epoch in epochs:
-            rows = shards.index.rows(of_leaf.corpus, plan.layout(0, leaf), length, epoch % 2)
+            rows = shards.index.plan(of_leaf.corpus, plan.layout(0, leaf), length, epoch % 2).rows
             columns.append(np.stack([np.full(rows, leaf), np.full(rows, epoch), np.full(rows, epoch % 2), np.arange(rows)]))
     leaf, epoch, variant, row = np.concatenate(columns, axis=1)
     return BatchRows(0, 0, length, plan.recipe.phases[0].mask_rate, np.arange(leaf.size), leaf, epoch, variant, row)
@@ -85,8 +86,7 @@ def test_every_row_of_every_objective_is_what_the_definitions_say(every_objectiv
             assert sequence["key"] == (pair_key_id(one.key) if pairs else -1)
             assert sequence["index"] == (number * PAIRS_PER_ROW + place // 2 if pairs else -1)
             assert [(source.item, source.start, source.end) for source in sequence["source"]] == one.sources
-            name_of = shards.pair_key if len(of_leaf.languages) == 2 else shards.document_id
-            assert all(source.name == name_of(of_leaf.corpus, source.item) for source in sequence["source"])
+            assert all(source.name == item_of(shards, of_leaf.corpus, source.item)[0] for source in sequence["source"])
             assert {source.corpus for source in sequence["source"]} == {of_leaf.corpus}
 
 
@@ -159,7 +159,7 @@ def test_no_token_of_the_text_is_lost(every_objective, shards, pieces):
                 assert (source.corpus, source.item, source.start + place) not in seen
                 seen[source.corpus, source.item, source.start + place] = piece
     for corpus in ("de", "en", "sw"):
-        tokens = [piece for item in range(150) for piece in shards.document_tokens(corpus, item).tolist()]
+        tokens = [piece for item in range(150) for piece in item_of(shards, corpus, item)[1][0].tolist()]
         found = sorted((key[1:], piece) for key, piece in seen.items() if key[0] == corpus)
         assert [piece for _, piece in found] == tokens
 

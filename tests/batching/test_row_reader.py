@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shards.stored import item_of, row_of
 from xlm.batching.row_reader import RowReader, runs
 from xlm.mixing.batch_rows import BatchRows
 
@@ -18,28 +19,26 @@ def test_texts_are_those_of_the_row_plan(every_objective, shards, layout, corpor
         (leaf, variant, row)
         for leaf in leaves
         for variant in (0, 1)
-        for row in range(0, shards.index.rows(plan.leaves[leaf].corpus, layout, 32, variant), 3)
+        for row in range(0, shards.index.plan(plan.leaves[leaf].corpus, layout, 32, variant).rows, 3)
     ]
     leaf, variant, row = (np.array(column) for column in zip(*addresses, strict=True))
     rows = BatchRows(0, 0, 32, 0.15, np.arange(len(leaf)), leaf, variant, variant, row)
     reader = RowReader(shards, plan.leaves, plan.languages)
     read = reader.read(rows, layout)
     found = [
-        (plan.leaves[of_leaf].corpus, shards.row(plan.leaves[of_leaf].corpus, layout, 32, of_variant, of_row))
+        (plan.leaves[of_leaf].corpus, row_of(shards, plan.leaves[of_leaf].corpus, layout, 32, of_variant, of_row))
         for of_leaf, of_variant, of_row in addresses
     ]
     assert read.texts.segments_per_row.tolist() == [len(segments) for _, segments in found]
     segments = [(corpus, segment) for corpus, of_row in found for segment in of_row]
     assert reader.corpus_items(read).tolist() == [segment.item for _, segment in segments]
     assert {segment.item // 70 for _, segment in segments} == {0, 1, 2}  # every shard of a corpus took part
-    name_of = shards.document_id if layout == "documents" else shards.pair_key
-    assert reader.names(read) == [name_of(corpus, segment.item) for corpus, segment in segments]
+    assert reader.names(read) == [item_of(shards, corpus, segment.item)[0] for corpus, segment in segments]
     assert read.texts.offsets.tolist() == [segment.start for _, segment in segments]
     for number, (corpus, segment) in enumerate(segments):
+        expected = item_of(shards, corpus, segment.item)[1]
         if layout == "documents":
-            expected = [shards.document_tokens(corpus, segment.item)[segment.start : segment.end]]
-        else:
-            expected = shards.pair_tokens(corpus, segment.item)
+            expected = [expected[0][segment.start : segment.end]]
         for side, ids in enumerate(expected):
             start = read.texts.starts[side, number]
             assert read.texts.pieces[start : start + read.texts.lengths[side, number]].tolist() == ids.tolist()

@@ -100,11 +100,16 @@ def test_rows_point_where_the_exact_decomposition_points():
     np.testing.assert_allclose(*cosines, atol=2e-3)
 
 
-def test_source_counts_once_however_many_translations():
-    corpora = {"en_de": [("a", np.array([0]), np.array([1]))], "en_fr": [("a", np.array([0]), np.array([2]))]}
+def test_a_string_counts_once_however_many_corpora_pair_it():
+    corpora = {
+        "de_fr": [("a", np.array([1]), np.array([2])), ("own", np.array([7]), np.array([8]))],
+        "en_de": [("a", np.array([0]), np.array([1])), ("a", np.array([0]), np.array([3]))],  # two translations
+        "en_fr": [("a", np.array([0]), np.array([2])), ("b", np.array([0]), np.array([2]))],
+    }
     strings = aligned._collect(corpora)
-    assert strings.pieces.tolist() == [0, 1, 2]
-    assert strings.columns == 1
+    assert strings.pieces.tolist() == [1, 2, 7, 8, 0, 3, 0, 2]
+    assert strings.column.tolist() == [0, 0, 1, 1, 0, 0, 2, 2]
+    assert (strings.columns, strings.languages) == (3, 3)
 
 
 def test_same_seed_same_table():

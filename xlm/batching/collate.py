@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PAIRS_PER_ROW, PackedBatch, Provenance
-from xlm.batching.packed_rows import NO_IDS, Ids, PackedRows, positions_within, ranges
+from xlm.batching.packed_rows import Ids, PackedRows, bounds_of, joined, positions_within, ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ def collate(parts: Sequence[RowsOfBatch], sizes: Sequence[int]) -> list[PackedBa
     Micro-batches are views of what was joined.
     """
     rows = [part.rows for part in parts]
-    token_ends = _ends(_joined([of_part.sequence_lengths for of_part in rows]))
-    sequence_ends = _ends(_joined([of_part.sequences_per_row for of_part in rows]))
+    token_ends = bounds_of(joined([of_part.sequence_lengths for of_part in rows]))
+    sequence_ends = bounds_of(joined([of_part.sequences_per_row for of_part in rows]))
     # Bounds of the micro-batches, each [micro-batches + 1].
-    of_sequences = sequence_ends[_ends(np.array(sizes, dtype=np.int64))]
+    of_sequences = sequence_ends[bounds_of(np.array(sizes, dtype=np.int64))]
     of_tokens = token_ends[of_sequences]
     before = accumulate((of_part.input_ids.size for of_part in rows), initial=0)
-    positions = _joined([of_part.predict_positions + start for of_part, start in zip(rows, before, strict=False)])
+    positions = joined([of_part.predict_positions + start for of_part, start in zip(rows, before, strict=False)])
     of_predictions = positions.searchsorted(of_tokens)
     positions -= of_tokens[:-1].repeat(of_predictions[1:] - of_predictions[:-1])
     codes = np.array([OBJECTIVE_CODE[of_part.objective] for of_part in rows], dtype=np.int64)
@@ -70,21 +70,9 @@ def _pair_index(part: RowsOfBatch) -> Ids:
     return (part.numbers * PAIRS_PER_ROW).repeat(sequences) + positions_within(sequences) // 2
 
 
-def _ends(lengths: Ids) -> Ids:
-    ends = np.zeros(lengths.size + 1, dtype=np.int64)
-    lengths.cumsum(out=ends[1:])
-    return ends
-
-
-def _joined(arrays: Sequence[Ids]) -> Ids:
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate(arrays) if arrays else NO_IDS
-
-
 def _cut(arrays: Sequence[Ids], sizes: Sequence[int]) -> Sequence[Tensor]:
     """Join a column and cut it into pieces of ``sizes``."""
-    column = torch.from_numpy(_joined(arrays))
+    column = torch.from_numpy(joined(arrays))
     return (column,) if len(sizes) == 1 else torch.split_with_sizes(column, sizes)
 
 

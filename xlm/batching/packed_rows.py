@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,13 @@ def starts_of(lengths: Ids) -> Ids:
     return starts
 
 
+def bounds_of(lengths: Ids) -> Ids:
+    """Return where things of these lengths start when they lie end to end, and where the last ends: [n] to [n + 1]."""
+    bounds = np.zeros(lengths.size + 1, dtype=np.int64)
+    lengths.cumsum(out=bounds[1:])
+    return bounds
+
+
 def ranges(starts: Ids, lengths: Ids) -> Ids:
     """Return the indices of ranges, one after the other: [n] starts and lengths to [sum of lengths]."""
     ends: Ids = lengths.cumsum()
@@ -80,6 +87,13 @@ def ranges(starts: Ids, lengths: Ids) -> Ids:
     return indices
 
 
+def joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays, without a copy of a single one; nothing is no ids."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else NO_IDS
+
+
 def positions_within(lengths: Ids) -> Ids:
     """Count from 0 inside each sequence: [S] lengths to [T]."""
     return ranges(np.zeros_like(lengths), lengths)
@@ -87,8 +101,7 @@ def positions_within(lengths: Ids) -> Ids:
 
 def sums_by_row(values: Ids, per_row: Ids) -> Ids:
     """Sum ``values`` [S] over the first ``per_row[0]``, the next ``per_row[1]`` and so on: [R]."""
-    totals = np.zeros(values.size + 1, dtype=np.int64)
-    values.cumsum(out=totals[1:])
+    totals = bounds_of(values)
     ends = per_row.cumsum()
     sums: Ids = totals[ends] - totals[ends - per_row]
     return sums

@@ -7,6 +7,7 @@ Several small micro-batches are built in one go, because numpy's cost is in its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +29,8 @@ from xlm.shards.reader import ShardSet
 
 # Positions built in one go: few enough to stay in a core's cache, enough to make numpy's calls cheap.
 POSITIONS_AT_ONCE = 1 << 15
+# Numbers that rows' seeds are drawn from, one for each epoch of a leaf: more than leaves are drawn at a time, few enough for any run.
+BASES_KEPT = 1 << 14
 
 
 class RowBuilder:
@@ -43,7 +46,7 @@ class RowBuilder:
         self._makers: dict[int, RowMaker] = {}
         objectives = sorted({leaf.objective for leaf in plan.leaves})
         self._objective_of_leaf = np.array([objectives.index(leaf.objective) for leaf in plan.leaves], dtype=np.int64)
-        self._bases: dict[tuple[int, int, int], int] = {}
+        self._base = lru_cache(BASES_KEPT)(self._drawn_base)
 
     def build(self, rows: BatchRows, sizes: Sequence[int], *, with_provenance: bool = False) -> list[PackedBatch]:
         """Return micro-batches: the first ``sizes[0]`` rows, the next ``sizes[1]`` and so on; of 0 rows the empty batch.
@@ -87,14 +90,10 @@ class RowBuilder:
         bases = np.array([self._base(rows.phase, int(rows.leaf[first]), int(rows.epoch[first])) for first, _ in edges], dtype=np.uint64)
         return row_seeds(np.repeat(bases, [stop - first for first, stop in edges]), rows.row)
 
-    def _base(self, phase: int, leaf: int, epoch: int) -> int:
+    def _drawn_base(self, phase: int, leaf: int, epoch: int) -> int:
         """Return the number that the seeds of a leaf's rows in an epoch are drawn from."""
-        key = (phase, leaf, epoch)
-        if key not in self._bases:
-            of_leaf, length = self._plan.leaves[leaf], self._plan.recipe.phases[phase].sequence_length
-            layout = self._plan.layout(phase, leaf)
-            self._bases[key] = key_int64("row", self._seed, of_leaf.corpus, of_leaf.objective, layout, length, epoch)
-        return self._bases[key]
+        of_leaf, length = self._plan.leaves[leaf], self._plan.recipe.phases[phase].sequence_length
+        return key_int64("row", self._seed, of_leaf.corpus, of_leaf.objective, self._plan.layout(phase, leaf), length, epoch)
 
     def _provenance(self, read: ReadRows, arrangement: Arrangement) -> list[Provenance]:
         """Say where the segments of every sequence came from; the tokens of a pair's target count on from its source's."""

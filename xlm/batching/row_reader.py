@@ -1,7 +1,8 @@
 """From addresses of rows to their texts: the only place of this room that looks into shards.
 
-Rows are read run by run: neighbours of one corpus, variant and block share a row plan and a token shard, and
-all their pieces are taken from the mapped file at once.
+Neighbours of one corpus, variant and block are a run: they share a row plan and a token shard. Where shards are many,
+nearly every row is a run of its own, so nothing is computed run by run: what is looked up (the segments of rows, the
+places of items, the pieces of texts) is ranges of one column a run, gathered for all of them at once.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from xlm.batching.packed_rows import Ids, ranges, starts_of
+from xlm.batching.gathering import gathered
+from xlm.batching.packed_rows import Ids, bounds_of, joined, starts_of
 from xlm.batching.texts import Pieces, RowTexts
 from xlm.mixing.batch_rows import BatchRows
 from xlm.mixing.leaves import Leaf
 from xlm.shards.layouts import Layout
-from xlm.shards.reader import ShardSet
+from xlm.shards.reader import ShardSet, TokenShard
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRun:
+class SourceRun(NamedTuple):
     """So many segments in a row from one block of one corpus."""
 
     corpus: str
@@ -49,45 +51,49 @@ class RowReader:
 
     def read(self, rows: BatchRows, layout: Layout) -> ReadRows:
         """Return the texts of rows of one layout (at least one row), in their order."""
-        per_row: list[Ids] = []
-        items: list[Ids] = []
-        offsets: list[Ids] = []
-        places: list[list[tuple[Pieces, Ids, Ids]]] = []  # by run, then by side: pieces, and starts and lengths of texts
-        languages: list[tuple[int, ...]] = []
-        sources: list[SourceRun] = []
-        for first, stop in runs(rows.leaf, rows.variant):
-            leaf, variant = int(rows.leaf[first]), int(rows.variant[first])
-            corpus = self._corpora[leaf]
-            blocks, local = self._shards.block_of(corpus, layout, rows.sequence_length, variant, rows.row[first:stop])
-            for begin, end in runs(blocks):
-                block = int(blocks[begin])
-                plan = self._shards.block(corpus, layout, rows.sequence_length, variant, block)
-                shard = self._shards.shard(corpus, block)
-                firsts = plan.offsets[local[begin:end]]
-                counts: Ids = plan.offsets[local[begin:end] + 1] - firsts
-                segments = ranges(firsts, counts)
-                of_run = plan.segments.item[segments].astype(np.int64)
-                starts = plan.segments.start[segments].astype(np.int64)
-                per_row.append(counts)
-                items.append(of_run)
-                offsets.append(starts)
-                languages.append(self._languages[leaf])
-                sources.append(SourceRun(corpus, block, of_run.size))
-                if len(shard.tokens) == 1:
-                    spans = [plan.segments.end[segments].astype(np.int64) - starts]
-                    begins = [shard.offsets[0][of_run] + starts]
-                else:  # pairs are whole
-                    begins = [of_side[of_run] for of_side in shard.offsets]
-                    spans = [of_side[of_run + 1] - start for of_side, start in zip(shard.offsets, begins, strict=True)]
-                places.append(list(zip(shard.tokens, begins, spans, strict=True)))
+        blocks, local = self._located(rows, layout)
+        edges = edges_of(rows.leaf, rows.variant, blocks)
+        leaves, variants, numbers = (column[edges[:-1]].tolist() for column in (rows.leaf, rows.variant, blocks))
+        corpora = [self._corpora[leaf] for leaf in leaves]
+        addresses = list(zip(corpora, variants, numbers, strict=True))
+        plans = [self._shards.block(corpus, layout, rows.sequence_length, variant, block) for corpus, variant, block in addresses]
+        shards = [self._shards.shard(corpus, block) for corpus, _, block in addresses]
+
+        (bounds,) = gathered(local, np.full_like(local, 2), edges, [plan.offsets for plan in plans])
+        firsts, counts = bounds[0::2], bounds[1::2] - bounds[0::2]  # of the segments of each row
+        per_run = np.add.reduceat(counts, edges[:-1])
+        segment_edges = bounds_of(per_run)
+        segments = [plan.segments for plan in plans]
+        of_items = [[shard.offsets[side] for shard in shards] for side in range(len(shards[0].tokens))]
+        if len(of_items) == 1:
+            columns = ([each.item for each in segments], [each.start for each in segments], [each.end for each in segments])
+            items, offsets, ends = (column.astype(np.int64) for column in gathered(firsts, counts, edges, *columns))
+            (begins,) = gathered(items, np.ones_like(items), segment_edges, *of_items)
+            begins, lengths = (begins + offsets)[None], (ends - offsets)[None]
+        else:  # pairs are whole
+            items = gathered(firsts, counts, edges, [each.item for each in segments])[0].astype(np.int64)
+            offsets = np.zeros_like(items)
+            around = np.stack(gathered(items, np.full_like(items, 2), segment_edges, *of_items))
+            begins, lengths = around[:, 0::2], around[:, 1::2] - around[:, 0::2]
+        pieces, starts = _pieces(shards, begins, lengths, segment_edges)
         texts = RowTexts(
-            *_gathered(places),
-            languages=np.repeat(np.array(languages, dtype=np.int64).T, [run.segments for run in sources], axis=1),
-            segments_per_row=joined(per_row),
-            items=joined(items),
-            offsets=joined(offsets),
+            pieces,
+            starts,
+            lengths,
+            languages=np.array([self._languages[leaf] for leaf in leaves], dtype=np.int64).T.repeat(per_run, axis=1),
+            segments_per_row=counts,
+            items=items,
+            offsets=offsets,
         )
-        return ReadRows(texts, tuple(sources))
+        return ReadRows(texts, tuple(map(SourceRun, corpora, numbers, per_run.tolist())))
+
+    def _located(self, rows: BatchRows, layout: Layout) -> tuple[Ids, Ids]:
+        """Return the block of each row, [R], and its number inside the block, [R]."""
+        located = np.empty((2, len(rows)), dtype=np.int64)
+        for first, stop in runs(rows.leaf, rows.variant):
+            corpus, variant = self._corpora[int(rows.leaf[first])], int(rows.variant[first])
+            located[:, first:stop] = self._shards.block_of(corpus, layout, rows.sequence_length, variant, rows.row[first:stop])
+        return located[0], located[1]
 
     def names(self, read: ReadRows) -> list[str]:
         """Return the key of every pair, or the id of every document, [S]."""
@@ -104,24 +110,25 @@ class RowReader:
         return read.texts.items + np.repeat(np.array(before, dtype=np.int64), [run.segments for run in read.sources])
 
 
-def _gathered(places: Sequence[Sequence[tuple[Pieces, Ids, Ids]]]) -> tuple[Pieces, Ids, Ids]:
-    """Return texts [sides, S] of several runs as pieces of one array: pieces, starts and lengths."""
-    if len(places) == len(places[0]) == 1:  # nothing to join: they are taken from the mapped file when they are laid out
-        pieces, starts, lengths = places[0][0]
-        return pieces, starts[None], lengths[None]
-    lengths = np.stack([joined([lengths for _, _, lengths in of_side]) for of_side in zip(*places, strict=True)])
-    parts = [pieces.take(ranges(starts, lengths)) for of_side in zip(*places, strict=True) for pieces, starts, lengths in of_side]
-    return joined(parts), starts_of(lengths.ravel()).reshape(lengths.shape), lengths
+def _pieces(shards: Sequence[TokenShard], begins: Ids, lengths: Ids, edges: Ids) -> tuple[Pieces, Ids]:
+    """Return one array with the texts [sides, S] of runs of segments, and where each starts in it, [sides, S]."""
+    if len(shards) == len(begins) == 1:  # nothing to join: they are taken from the mapped file when they are laid out
+        return shards[0].tokens[0], begins
+    of_sides = [
+        gathered(of_side, of_length, edges, [shard.tokens[side] for shard in shards])[0]
+        for side, (of_side, of_length) in enumerate(zip(begins, lengths, strict=True))
+    ]
+    return joined(of_sides), starts_of(lengths.ravel()).reshape(lengths.shape)
+
+
+def edges_of(*columns: Ids) -> Ids:
+    """Return where runs of equal neighbours in all columns [n] begin, n at least 1, and n."""
+    changes = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        changes = changes | (column[1:] != column[:-1])
+    return np.concatenate([[0], changes.nonzero()[0] + 1, [columns[0].size]])
 
 
 def runs(*columns: Ids) -> list[tuple[int, int]]:
     """Return (first, stop) of the runs of equal neighbours in all columns [n], n at least 1."""
-    changes = columns[0][1:] != columns[0][:-1]
-    for column in columns[1:]:
-        changes = changes | (column[1:] != column[:-1])
-    return list(pairwise([0, *(changes.nonzero()[0] + 1).tolist(), columns[0].size]))
-
-
-def joined(parts: Sequence[Pieces]) -> Pieces:
-    """Concatenate parts, at least one, without a copy of a single one."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return list(pairwise(edges_of(*columns).tolist()))

@@ -1,4 +1,4 @@
-"""The texts of rows, copied out of their shards end to end: what an objective arranges into sequences."""
+"""The texts of rows, wherever they lie in one array of pieces: what an objective arranges into sequences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pieces = NDArray[Any]  # ids in whatever integer type they are kept
 class RowTexts:
     """The segments of R rows, S of them: pieces of documents (one side) or whole pairs (two sides)."""
 
-    pieces: Pieces  # all texts, without special pieces
+    pieces: Pieces  # all texts and perhaps others, without special pieces: copied out of shards, or the one mapped shard itself
     starts: Ids  # [sides, S], where each text begins in ``pieces``
     lengths: Ids  # [sides, S]
     languages: Ids  # [sides, S], language ids

@@ -1,6 +1,6 @@
 """Initial token embeddings in which translations already meet: an SVD of pieces x aligned strings.
 
-A column is one source text with all its translations, whatever their languages; pieces that occur in the
+A column is one source text with all its translations, whatever their languages, each once; pieces that occur in the
 same columns get similar rows. Averaging the rows of a sentence's pieces is then, before any training,
 a usable cross-lingual sentence vector, and a few million tokens of training start from there. Latent
 semantic indexing across languages is Dumais et al. (1997); the weighting was chosen by retrieval on
@@ -113,22 +113,24 @@ def aligned_embeddings(
 def _collect(corpora: Mapping[str, Iterable[Pair]]) -> _Strings:
     columns: dict[str, int] = {}
     languages: dict[str, int] = {}
-    known: set[tuple[int, int]] = set()
+    known: set[tuple[int, int, bytes]] = set()
     ids: list[Ids] = []
     column: list[int] = []
     language: list[int] = []
     empty = 0
     for name, pairs in corpora.items():
-        sides = tuple(languages.setdefault(tag, len(languages)) for tag in split_pair_name(name))
+        sides = [languages.setdefault(tag, len(languages)) for tag in split_pair_name(name)]
         for key, *texts in pairs:
             number = columns.setdefault(key, len(columns))
-            # The source stands in every corpus it was translated in, and counts once.
-            new = [1] if (sides[0], number) in known else [0, 1]
-            known.add((sides[0], number))
-            for side, text in [(sides[place], texts[place]) for place in new]:
+            for side, text in zip(sides, texts, strict=True):
                 if len(text) == 0:
                     empty += 1
                     continue
+                # A string stands in every corpus that pairs it with another, and counts once.
+                string = (side, number, text.tobytes())
+                if string in known:
+                    continue
+                known.add(string)
                 ids.append(text)
                 column.append(number)
                 language.append(side)
