@@ -11,12 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from xlm.errors import exits_cleanly
+from xlm.mixing.data_plan import DataPlan
 from xlm.mixing.ledger import RunningLedger, cap_sentences
+from xlm.mixing.seen import Seen, seen_table, unlike_plan
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
@@ -100,20 +103,21 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             engine,
             inputs.loader,
             recipe,
-            lambda step: recipe.phases[inputs.plan.phase_at(step)[0]],
+            lambda step: inputs.plan.phase_at(step)[0],
             process=process,
             folder=folder.train,
             description=describe_model(recipe, inputs, record),
             tracker=tracker,
             memory=memory,
             drawn=drawn_metrics(invocation, inputs) if process.is_main else None,
+            unlike_plan=partial(unlike_plan, inputs.plan),
         )
         result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
     if tracker is not None:
         tracker.close("FINISHED" if result.finished else "KILLED")
         write_run_record(folder.train, with_mlflow_run(record, tracker.run_id))
         if result.finished:
-            finish(stage, record, result, loop.wall_s(), memory.peak_bytes, parameter_count(engine))
+            finish(stage, inputs.plan, record, result, loop.wall_s(), memory.peak_bytes, parameter_count(engine))
         else:
             print(f"pretraining: stopped and saved at step {result.steps:,}; run the same command again to continue.")
     barrier()
@@ -121,15 +125,15 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
     return result.finished
 
 
-def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[int, Mapping[str, int]], Mapping[str, float]]:
+def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[int, Seen], Mapping[str, float]]:
     """Return what is logged of the data: the ledger, and what this process fetched of shards that lie elsewhere."""
     ledger = RunningLedger(inputs.plan)
     recipe = invocation.recipe
     # Loader workers fetch for themselves; zeros of a process that fetches nothing would say something else.
     fetches_here = recipe.shards.storage is not None and recipe.training.loader.workers == 0
 
-    def metrics(step: int, tokens_seen: Mapping[str, int]) -> Mapping[str, float]:
-        return {**ledger.metrics(step, tokens_seen), **(inputs.store.statistics().metrics() if fetches_here else {})}
+    def metrics(step: int, seen: Seen) -> Mapping[str, float]:
+        return {**ledger.metrics(step, seen), **(inputs.store.statistics().metrics() if fetches_here else {})}
 
     return metrics
 
@@ -142,10 +146,10 @@ def start_tracker(invocation: Invocation, record: RunRecord) -> Tracker:
     return tracker
 
 
-def finish(stage: Stage, record: RunRecord, result: LoopResult, wall_s: float, peak_bytes: int, parameters: int) -> None:
+def finish(stage: Stage, plan: DataPlan, record: RunRecord, result: LoopResult, wall_s: float, peak_bytes: int, parameters: int) -> None:
     """Write the stage's record and show the summary."""
     lines = JsonLines(stage.folder / METRICS).read()
-    summary = training_summary(record, result, lines, parameters)
+    summary = training_summary(record, result, lines, parameters) | {"seen": seen_table(plan, result.steps, result.seen)}
     peak_bytes = peak_memory(lines, peak_bytes)
     stage.finish_in_place(summary, wall_s, peak_bytes)
     print("\n".join(summary_lines(summary, wall_s, peak_bytes)))

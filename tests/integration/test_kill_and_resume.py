@@ -132,6 +132,8 @@ def test_killed_anywhere_the_same_command_gives_the_same_run(unkilled, tmp_path,
     found, wanted = (load_model_weights(latest_checkpoint(folder / "train")) for folder in (run, unkilled[1]))
     assert found.step == wanted.step == 13
     assert all(torch.equal(found.state_dict[name], wanted.state_dict[name]) for name in wanted.state_dict)
+    seen = [json.loads((folder / "train" / "stage.json").read_text(encoding="utf-8"))["summary"]["seen"] for folder in (run, unkilled[1])]
+    assert seen[0] == seen[1]
     assert not list((run / "train" / "checkpoints").glob("*.partial"))
     one_mlflow_run(run)
 
@@ -185,6 +187,13 @@ def test_a_finished_run_says_so_and_shows_its_summary(unkilled):
     assert about["precision"] == "bf16"
     assert set(about["tokens_by_language"]) == {"en", "de"}
     assert sum(about["tokens_by_language"].values()) == about["tokens"] > 0
+    counted = {(phase, name): of for phase, objectives in about["seen"].items() for name, of in objectives.items()}
+    assert set(counted) == {(phase, name) for phase in ("short", "long") for name in ("contrastive", "mlm", "tlm")}
+    assert all(of["rows"] == of["planned_rows"] > 0 for of in counted.values())
+    assert sum(of["tokens"] for of in counted.values()) == about["tokens"]
+    last = curve(run)[-1]
+    for name in ("contrastive", "mlm", "tlm"):
+        assert last[f"rows/{name}"] == counted["short", name]["rows"] + counted["long", name]["rows"]
     assert about["losses"]["loss"] > 0
     assert record["wall_s"] > 0
     assert record["peak_memory_bytes"] > 2**27

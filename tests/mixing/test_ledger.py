@@ -9,9 +9,12 @@ import pytest
 
 from xlm.mixing.data_plan import DataPlan
 from xlm.mixing.ledger import LOGGED_LANGUAGES, RunningLedger, cap_sentences, plan_ledger
+from xlm.mixing.seen import Seen
 
 TWO_PHASES = [{"steps": 60}, {"steps": 50, "sequence_length": 128, "languages": ["en", "de"]}]
 CAPPED = [{"steps": 30, "sampling": {"kind": "temperature", "alpha": 0.5, "max_epochs": 2}, "objectives": {"mlm": {"share": 1.0}}}]
+
+NOTHING = Seen({}, {})
 
 
 @pytest.fixture
@@ -119,17 +122,25 @@ def test_many_caps_are_cut_short(make_ledger):
     assert lines[1].startswith("cap: 1 more, ")
 
 
-def test_while_training_it_is_exact(make_ledger):
+def test_while_training_epochs_are_exact_and_the_rest_is_what_was_counted(make_ledger):
     plan, ledger = make_ledger(TWO_PHASES)
-    metrics = RunningLedger(plan).metrics(plan.total_steps, {"en": 7, "de": 5, "sw": 1})
-    for objective in ledger.objectives:
-        assert metrics[f"rows/{objective}"] == sum(total.rows for total in ledger.corpora if total.objective == objective)
+    tokens = {("phase0", "mlm", "en"): 7, ("phase1", "mlm", "en"): 2, ("phase1", "tlm", "de"): 5}
+    seen = Seen(tokens, {("phase0", "mlm"): 3, ("phase1", "mlm"): 1, ("phase1", "tlm"): 2})
+    metrics = RunningLedger(plan).metrics(plan.total_steps, seen)
     for total in ledger.languages:
         assert metrics[f"epochs/{total.language}"] == pytest.approx(total.epochs)
-    assert metrics["tokens/de"] == 5
     assert metrics["epochs/most"] == max(total.epochs for total in ledger.languages)
-    begun = RunningLedger(plan).metrics(1, {})
-    assert sum(value for name, value in begun.items() if name.startswith("rows/")) == len(plan.rows(0))
+    assert {name: value for name, value in metrics.items() if not name.startswith("epochs/")} == {
+        "tokens/en": 9.0,
+        "tokens/de": 5.0,
+        "tokens/sw": 0.0,
+        "rows/mlm": 4.0,
+        "rows/tlm": 2.0,
+        "rows/contrastive": 0.0,
+        "objective_tokens/mlm": 9.0,
+        "objective_tokens/tlm": 5.0,
+        "objective_tokens/contrastive": 0.0,
+    }
 
 
 def test_a_language_is_never_seen_less_often(make_index, make_recipe):
@@ -138,10 +149,10 @@ def test_a_language_is_never_seen_less_often(make_index, make_recipe):
     phases = [{"steps": 40, "sampling": sampling}, {"steps": 60, "sequence_length": 128}]
     plan = DataPlan(make_recipe(phases), make_index())
     ledger = RunningLedger(plan)
-    before = ledger.metrics(0, {})
+    before = ledger.metrics(0, NOTHING)
     assert not any(before.values())
     for step in range(1, plan.total_steps + 1):
-        after = ledger.metrics(step, {})
+        after = ledger.metrics(step, NOTHING)
         assert all(after[name] >= value for name, value in before.items())
         before = after
     assert all(value for name, value in before.items() if name.startswith("epochs/"))
@@ -151,4 +162,4 @@ def test_many_languages_are_logged_as_two_figures(make_index, make_recipe):
     names = [f"{first}{second}" for first in "abcdef" for second in "abcdefghi"][: LOGGED_LANGUAGES + 1]
     index = make_index(tokens=dict.fromkeys(names, 1000), rows=dict.fromkeys(names, 10))
     plan = DataPlan(make_recipe([{"objectives": {"mlm": {"share": 1.0}}}]), index)
-    assert set(RunningLedger(plan).metrics(3, {})) == {"epochs/most", "epochs/median", "rows/mlm"}
+    assert set(RunningLedger(plan).metrics(3, NOTHING)) == {"epochs/most", "epochs/median", "rows/mlm", "objective_tokens/mlm"}

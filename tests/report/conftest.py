@@ -166,6 +166,8 @@ def fill_run(run: RunFolder, *, tasks: bool = True) -> None:
     pairs = {f"en_{language}": 25000 for language in LANGUAGES[1:]}
     tokens_by_language = {language: int(3_600_000 * size**0.6 / sum(s**0.6 for s in sizes.values())) for language, size in sizes.items()}
     training = {"tokens_by_language": tokens_by_language, "tokens_per_second": 12044.2, "precision": "bf16", "world_size": 2, "steps": 300}
+    rows = {"contrastive": 17_280, "mlm": 2_880, "tlm": 8_640}
+    training["seen"] = {"pretrain": {name: {"rows": count, "planned_rows": count, "tokens": 125 * count} for name, count in rows.items()}}
     coverage = {"languages": {language: coverage_row(language, rank) for rank, language in enumerate(LANGUAGES)}}
     write_stage(run.normalised, {}, {})
     write_stage(run.corpus, {"summary.json": {"languages": kept, "pairs": pairs, "dropped": dropped}}, {})

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from tests.report.made_up_ledger import made_up_ledger
-from xlm.report.ledger_table import MOST_LINES, ledger_files, ledger_json, ledger_lines, ledger_table
+from xlm.report.ledger_table import MOST_LINES, ledger_files, ledger_json, ledger_lines, ledger_table, phase_table
 
 LANGUAGES = ("en", "fr", "de")
 
@@ -65,6 +65,24 @@ def test_the_report_sets_planned_beside_seen():
     assert rows["de"]["tokens seen"] == "–"
     assert sum(float(row["% planned"]) for row in rows.values()) == pytest.approx(100, abs=0.02)
     assert ledger_table(None, {}) is None
+
+
+def test_the_report_sets_planned_beside_seen_by_phase_and_objective():
+    ledger = made_up_ledger(LANGUAGES)
+    planned = {
+        (phase, objective): sum(entry.rows for entry in ledger.entries if (entry.phase, entry.objective) == (phase, objective))
+        for phase in ("short", "long")
+        for objective in ("mlm", "tlm")
+    }
+    seen = {"short": {"mlm": {"rows": planned["short", "mlm"], "tokens": 12_345, "tokens_by_language": {}}}}
+    table = phase_table(ledger, seen)
+    assert table is not None
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert list(rows) == ["short: mlm", "short: tlm", "long: mlm", "long: tlm"]
+    assert rows["short: mlm"][0] == rows["short: mlm"][1] == f"{planned['short', 'mlm']:,}"
+    assert rows["short: mlm"][2:] == (f"{planned['short', 'mlm'] * 126:,}", "12,345")
+    assert rows["long: tlm"] == (f"{planned['long', 'tlm']:,}", "–", f"{planned['long', 'tlm'] * 126:,}", "–")
+    assert phase_table(None, {}) is None
 
 
 def test_the_report_shows_the_largest_of_many():

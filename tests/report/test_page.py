@@ -63,8 +63,9 @@ def test_the_page_is_well_formed_and_whole(page: str) -> None:
     parsed = Page(page)
     assert sum(tag == "svg" for tag, _ in parsed.tags) == 7
     assert all(attributes.get("aria-label") for tag, attributes in parsed.tags if tag == "svg")
-    for heading in ("What was trained", "On what", "What it shows", "What it does not show", "Planned and seen"):
+    for heading in ("What was trained", "On what", "What it shows", "What it does not show", "Planned and seen, by language"):
         assert heading in page
+    assert re.search(r'<th scope="row">pretrain: tlm</th><td>8,640</td><td>8,640</td><td>[\d,]+</td><td>1,080,000</td>', page)
     for number in ("35.6", "94.1", "12,044"):
         assert number in page
 

@@ -31,7 +31,7 @@ TRAINING = TrainingSection(tokens_per_step=128, micro_batch_tokens=128, optimize
 def make_engine(scenario, process):
     model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
     model.initialise(3)
-    statistics = LossStatistics(LANGUAGES, process.device())
+    statistics = LossStatistics(("only",), LANGUAGES, process.device())
     objective = PretrainingObjective(model, TEMPERATURE, statistics)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ds.json"
@@ -50,7 +50,7 @@ def run_step(engine, process, scenario, step):
     weights = dict(WEIGHTS)
     if scenario.get("poison") == step:
         weights["mlm"] = float("inf")
-    context = StepContext(max(1, predicted), pairs, weights, process.rank)
+    context = StepContext(max(1, predicted), pairs, weights, 0, process.rank)
     for number, batch in enumerate(batches):
         engine.accumulate(batch.to(engine.device), context, with_pairs=number == 0 and sum(pairs) > 0, last=number == len(batches) - 1)
     result = engine.step(1e-2)

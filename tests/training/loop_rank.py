@@ -1,11 +1,14 @@
-"""One rank of a loop whose loader fails on rank 1 at step 2; argv: "user error", "bug" or "empty" (it ends early)."""
+"""One rank of a loop; argv is what its loader does: "whole", "dropped" (a row is lost), or how it fails on rank 1 at step 2.
+
+That is "user error", "bug" or "empty" (it ends early).
+"""
 
 import sys
 import tempfile
 from pathlib import Path
 
 import test_loop
-from test_loop import Batches, CountingEngine, make_loop
+from test_loop import Batches, CountingEngine, DroppingBatches, make_loop, unlike
 
 from xlm.errors import UserError
 from xlm.training.distributed import Process, join_group
@@ -16,7 +19,7 @@ PROBLEMS = {"user error": UserError("the shard is gone.", file="de.arrow"), "bug
 class FailingBatches(Batches):
     def iterate(self, start, stop):
         for step, batches in super().iterate(start, stop):
-            if process.rank == 1 and step == 2:
+            if process.rank == 1 and step == 2 and what in (*PROBLEMS, "empty"):
                 if what == "empty":
                     return
                 raise PROBLEMS[what]
@@ -27,8 +30,10 @@ what = sys.argv[1]
 process = Process.from_environment()
 join_group(process, timeout_s=60)
 test_loop.loop_module.save_checkpoint = lambda *arguments: None
+batches = (DroppingBatches if what == "dropped" else FailingBatches)(rank=process.rank, world_size=2)
 with tempfile.TemporaryDirectory() as folder:
     try:
-        make_loop(Path(folder), CountingEngine(), FailingBatches(), process=process).run(None)
+        seen = make_loop(Path(folder), CountingEngine(), batches, process=process, unlike_plan=unlike).run(None).seen
+        print((sorted(seen.tokens.items()), sorted(seen.rows.items())))
     except (UserError, RuntimeError) as error:
         print(type(error).__name__, error, "|", type(error.__cause__).__name__)

@@ -46,7 +46,7 @@ RECIPE = Recipe.model_validate(
 
 class CountingEngine:
     def __init__(self, poison=()):
-        self.objective = SimpleNamespace(statistics=LossStatistics(LANGUAGES, torch.device("cpu")))
+        self.objective = SimpleNamespace(statistics=LossStatistics(("first", "second"), LANGUAGES, torch.device("cpu")))
         self.device, self.poison = torch.device("cpu"), poison
         self.calls, self.rates, self.keys, self.contexts = [], [], [], []
 
@@ -56,7 +56,7 @@ class CountingEngine:
     def accumulate(self, batch, context, *, with_pairs, last):
         self.calls.append((with_pairs, last))
         self.contexts.append(context)
-        self.objective.statistics.add_tokens(batch.language_ids)
+        self.objective.statistics.add_batch(context.phase, batch)
         self.objective.statistics.add_step_loss(torch.tensor(self.keys[-1][1] + 0.5))
 
     def step(self, rate):
@@ -66,14 +66,30 @@ class CountingEngine:
 
 
 class Batches:
-    def __init__(self, at=None, micro_steps=2):
-        self.at, self.micro_steps = at or {}, micro_steps
+    def __init__(self, at=None, micro_steps=2, rank=0, world_size=1):
+        self.at, self.micro_steps, self.rank, self.world_size = at or {}, micro_steps, rank, world_size
 
     def iterate(self, start, stop):
         for step in range(start, stop):
             if step in self.at:
                 self.at[step]()
-            yield step, deal(make_rows(step), 1, self.micro_steps, 0)
+            yield step, deal(self.rows(step), self.world_size, self.micro_steps, self.rank)
+
+    def rows(self, step):
+        return make_rows(step)
+
+
+class DroppingBatches(Batches):
+    """Loses a row of TLM at step 4."""
+
+    def rows(self, step):
+        return make_rows(step)[1:] if step == 4 else make_rows(step)
+
+
+def unlike(step, seen):
+    """What a plan of three rows of TLM a step says to rows seen."""
+    planned, found = 3 * step, seen.rows_by_objective()["tlm"]
+    return None if found == planned else f"{found} rows of tlm, but the plan has {planned}"
 
 
 @pytest.fixture
@@ -87,18 +103,19 @@ def saved(monkeypatch):
     return states
 
 
-def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None):
+def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None, unlike_plan=None):
     about = ModelDescription({}, 50, "voc", LANGUAGES, 0, "fp32", "recipe")
     return TrainingLoop(
         engine,
         batches or Batches(),
         RECIPE,
-        lambda step: RECIPE.phases[0 if step < 4 else 1],
+        lambda step: 0 if step < 4 else 1,
         process=process or Process(0, 1, 0, 1),
         folder=tmp_path,
         description=about,
         tracker=tracker,
         drawn=drawn,
+        unlike_plan=unlike_plan,
     )
 
 
@@ -120,15 +137,21 @@ def test_logs_and_saves_at_their_steps_and_at_the_end(tmp_path, saved):
     # Two micro-batches of step + 0.5 each; a line is the mean since the last one.
     assert [line["loss"] for line in lines(tmp_path)] == [2.0, 6.0, 10.0, 14.0, 17.0]
     assert lines(tmp_path)[-1]["tokens"] == sum(len(one["ids"]) for step in range(9) for row in make_rows(step) for one in row)
-    assert sum(result.tokens.values()) == lines(tmp_path)[-1]["tokens"]
+    assert result.seen.all_tokens == lines(tmp_path)[-1]["tokens"]
+    assert result.seen.rows == {
+        (phase, objective): steps * rows
+        for phase, steps in (("first", 4), ("second", 5))
+        for objective, rows in (("tlm", 3), ("mlm", 2), ("contrastive", 3))
+    }
 
 
 def test_a_line_says_what_was_drawn(tmp_path, saved):
-    def drawn(step, tokens):
-        return {"rows/mlm": 10.0 * step, "tokens/all": float(sum(tokens.values()))}
+    def drawn(step, seen):
+        return {"steps": float(step), "rows/mlm": float(seen.rows_by_objective()["mlm"]), "tokens/all": float(seen.all_tokens)}
 
     make_loop(tmp_path, CountingEngine(), drawn=drawn).run(None)
-    assert [line["rows/mlm"] for line in lines(tmp_path)] == [20.0, 40.0, 60.0, 80.0, 90.0]
+    assert [line["rows/mlm"] for line in lines(tmp_path)] == [4.0, 8.0, 12.0, 16.0, 18.0]
+    assert all(line["rows/mlm"] == 2 * line["steps"] for line in lines(tmp_path))
     assert all(line["tokens/all"] == line["tokens"] for line in lines(tmp_path))
 
 
@@ -153,7 +176,7 @@ def test_steps_that_were_not_applied_are_counted_and_left_out_of_the_losses(tmp_
 
 def test_going_on_gives_the_curve_of_a_run_that_never_stopped(tmp_path, saved):
     (tmp_path / "whole").mkdir()
-    make_loop(tmp_path / "whole", CountingEngine(poison={1})).run(None)
+    whole = make_loop(tmp_path / "whole", CountingEngine(poison={1})).run(None)
     wanted = curve(tmp_path / "whole")
 
     class Killed(BaseException):
@@ -170,6 +193,7 @@ def test_going_on_gives_the_curve_of_a_run_that_never_stopped(tmp_path, saved):
     result = make_loop(tmp_path / "killed", CountingEngine()).run(3)
     assert result.finished
     assert curve(tmp_path / "killed") == wanted
+    assert result.seen == whole.seen
     # The lost step was paid for as well.
     assert lines(tmp_path / "killed")[1]["wall_s"] >= wall_s
 
@@ -230,6 +254,27 @@ def test_the_loader_is_closed_however_the_run_ends(tmp_path, saved):
     assert Noted.closed == 1
     make_loop(tmp_path, CountingEngine(), Noted({4: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
     assert Noted.closed == 2
+
+
+def test_rows_that_are_not_the_plans_end_the_run_before_they_are_saved(tmp_path, saved):
+    result = make_loop(tmp_path, CountingEngine(poison={4}), unlike_plan=unlike).run(None)  # a step that is skipped was seen
+    assert result.finished
+    saved.clear()
+    with pytest.raises(RuntimeError, match=r"^17 rows of tlm, but the plan has 18$"):
+        make_loop(tmp_path, CountingEngine(), DroppingBatches(), unlike_plan=unlike).run(None)
+    assert list(saved) == [3]
+
+
+def test_two_ranks_count_together_what_one_counts(tmp_path, saved):
+    alone = make_loop(tmp_path, CountingEngine()).run(None).seen
+    first, second = run_ranks("loop_rank.py", ["whole"], 2, timeout_s=60)
+    assert first.splitlines()[-1] == repr((sorted(alone.tokens.items()), sorted(alone.rows.items())))
+    assert second.splitlines()[-1] == repr(([], []))
+
+
+def test_rows_lost_on_one_rank_end_all_with_the_same_sentence():
+    for printed in run_ranks("loop_rank.py", ["dropped"], 2, timeout_s=60):
+        assert printed.splitlines()[-1] == "RuntimeError 17 rows of tlm, but the plan has 18 | NoneType"
 
 
 @pytest.mark.parametrize(

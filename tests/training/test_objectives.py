@@ -13,7 +13,7 @@ TEMPERATURE = 0.2
 def objective(seed=3):
     model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
     model.initialise(seed)
-    return PretrainingObjective(model, TEMPERATURE, LossStatistics(LANGUAGES, torch.device("cpu")))
+    return PretrainingObjective(model, TEMPERATURE, LossStatistics(("only",), LANGUAGES, torch.device("cpu")))
 
 
 def run(module, batches):
@@ -22,6 +22,7 @@ def run(module, batches):
         predicted_tokens=max(1, sum(len(batch.labels) for batch in batches)),
         pairs_by_rank=(count_pairs(batches[0]),),
         loss_weights=WEIGHTS,
+        phase=0,
         rank=0,
     )
     total = 0.0
@@ -54,13 +55,14 @@ def test_statistics_are_the_means_by_objective_and_language():
     module = objective()
     loss = run(module, deal(rows, 1, 2, 0))
     module.statistics.commit_step(True)
-    tokens = module.statistics.tokens_seen()
+    tokens = module.statistics.seen().tokens_by_language()
     means = module.statistics.take_window()
     assert means.loss == pytest.approx(loss, rel=1e-6)
     assert means.steps == 1
     ids = [(one["language"], len(one["ids"])) for row in rows for one in row]
     for number, language in enumerate(LANGUAGES):
         assert tokens[language] == sum(length for index, length in ids if index == number)
+    assert module.statistics.seen().rows_by_objective() == {"tlm": 3, "mlm": 2, "contrastive": 3}
     predicted = sum(means.counts[cell] for cell in means.counts if cell[0] != "contrastive")
     weighted = sum(
         WEIGHTS[objective] * means.languages[objective, language] * means.counts[objective, language] / predicted

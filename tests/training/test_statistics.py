@@ -1,20 +1,45 @@
 import json
+from collections import Counter
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_steps import LANGUAGES as THREE
+from made_up_steps import deal, make_rows, pack
 
 from xlm.batching.packed_batch import OBJECTIVES
+from xlm.errors import UserError
+from xlm.mixing.seen import Seen
 from xlm.training.statistics import LossStatistics
 
-LANGUAGES = ("en", "zh-Hans")
+LANGUAGES, PHASES = ("en", "zh-Hans"), ("short", "long")
 CPU = torch.device("cpu")
 ENTRIES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.floats(0, 20, width=32)), min_size=1, max_size=30)
 
 
 def statistics():
-    return LossStatistics(LANGUAGES, CPU)
+    return LossStatistics(PHASES, LANGUAGES, CPU)
+
+
+def counted(parts):
+    """What is seen after micro-batches given as (phase, batch)."""
+    found = LossStatistics(PHASES, THREE, CPU)
+    for phase, batch in parts:
+        found.add_batch(phase, batch)
+    return found
+
+
+def by_hand(parts):
+    """The same, counted one sequence at a time from rows given as (phase, rows)."""
+    tokens, rows = Counter(), Counter()
+    for phase, each in parts:
+        for row in each:
+            objective = OBJECTIVES[row[0]["objective"]]
+            rows[PHASES[phase], objective] += 1
+            for one in row:
+                tokens[PHASES[phase], objective, THREE[one["language"]]] += len(one["ids"])
+    return Seen(tokens, rows)
 
 
 def add(to, entries, step_loss=1.0, applied=True):
@@ -55,25 +80,54 @@ def test_a_step_that_was_not_applied_leaves_no_trace():
 def test_open_sums_survive_a_checkpoint_exactly():
     found, again = statistics(), statistics()
     add(found, [(0, 0, 1 / 3), (2, 1, 0.1)], step_loss=1 / 7)
-    found.add_tokens(torch.tensor([0, 1, 1]))
     again.load(json.loads(json.dumps(found.state())))
     for side in (found, again):
         add(side, [(0, 0, 0.7)], step_loss=0.3)
     assert found.take_window() == again.take_window()
-    assert found.tokens_seen() == again.tokens_seen() == {"en": 1, "zh-Hans": 2}
 
 
-def test_tokens_count_since_the_start_and_not_by_window():
+def test_rows_and_tokens_are_counted_by_phase_objective_and_language():
+    steps = [(0, make_rows(0)), (0, make_rows(1)), (1, make_rows(2))]
+    found = counted((phase, pack(rows)) for phase, rows in steps)
+    assert found.seen() == by_hand(steps)
+    assert sum(found.seen().rows_by_objective().values()) == 24
+    found.take_window()  # what was seen is not of a window
+    found.commit_step(False)  # and a step that was not applied was seen all the same
+    found.add_batch(1, pack([]))
+    assert found.seen() == by_hand(steps)
+
+
+@pytest.mark.parametrize(("world_size", "micro_steps"), [(1, 1), (1, 3), (2, 2), (3, 1)])
+def test_counts_are_the_same_however_a_batch_is_split(world_size, micro_steps):
+    ranks = [counted((0, batch) for batch in deal(make_rows(0), world_size, micro_steps, rank)) for rank in range(world_size)]
+    together = LossStatistics(PHASES, THREE, CPU)
+    sums = [sum(cell) for cell in zip(*(rank.state()["seen"] for rank in ranks), strict=True)]
+    together.load({"window": ranks[0].state()["window"], "seen": sums})
+    assert together.seen() == by_hand([(0, make_rows(0))])
+
+
+def test_counts_survive_a_checkpoint_exactly_beyond_32_bits():
+    found, again = counted([(1, pack(make_rows(0)))]), LossStatistics(PHASES, THREE, CPU)
+    found._seen *= 2.0**45
+    again.load(json.loads(json.dumps(found.state())))
+    for side in (found, again):
+        side.add_batch(1, pack(make_rows(0)))
+    expected = by_hand([(1, make_rows(0))])
+    assert again.seen() == found.seen()
+    assert found.seen().rows == {cell: count * (2**45 + 1) for cell, count in expected.rows.items()}
+    assert found.seen().tokens == {cell: count * (2**45 + 1) for cell, count in expected.tokens.items()}
+
+
+def test_sums_of_another_shape_are_a_sentence():
     found = statistics()
-    found.add_tokens(torch.tensor([0, 0]))
-    found.take_window()
-    found.add_tokens(torch.tensor([0, 1]))
-    assert found.tokens_seen() == {"en": 3, "zh-Hans": 1}
+    for state in (LossStatistics(("short",), LANGUAGES, CPU).state(), {"window": found.state()["window"], "tokens": [1.0, 2.0]}):
+        with pytest.raises(UserError, match="another version of xlm"):
+            found.load(state)
 
 
 def test_thousands_of_predictions_in_thousands_of_languages():
     languages = tuple(f"l{number}" for number in range(1833))
-    found = LossStatistics(languages, CPU)
+    found = LossStatistics(PHASES, languages, CPU)
     draw = torch.Generator().manual_seed(0)
     objective, language = torch.randint(0, 3, (5000,), generator=draw), torch.randint(0, 1833, (5000,), generator=draw)
     losses = torch.rand(5000, generator=draw)

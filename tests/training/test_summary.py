@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from xlm.mixing.seen import Seen
 from xlm.training.loop import LoopResult
 from xlm.training.run_record import RunRecord
 from xlm.training.summary import peak_memory, summary_lines, training_summary
@@ -21,21 +22,28 @@ LINES = [
 ]
 
 
+SEEN = Seen(
+    {("short", "mlm", "en"): 1500, ("long", "mlm", "en"): 500, ("short", "tlm", "zh-Hans"): 1000},
+    {("short", "mlm"): 15, ("long", "mlm"): 5, ("short", "tlm"): 10},
+)
+
+
 def summary(skipped=0):
-    return training_summary(RECORD, LoopResult(10, True, skipped, {"en": 2000, "zh-Hans": 1000}, LINES[-1]), LINES, 7_400_000)
+    return training_summary(RECORD, LoopResult(10, True, skipped, SEEN, LINES[-1]), LINES, 7_400_000)
 
 
 def test_speed_is_tokens_over_the_time_of_steps():
     # 1,000 tokens took 10 s and 2,000 took 5 s.
     assert summary()["tokens_per_second"] == pytest.approx(200.0)
     assert summary()["tokens"] == 3000
+    assert summary()["tokens_by_language"] == {"en": 2000, "zh-Hans": 1000}
     assert summary()["losses"] == {"loss": 1.5, "loss/mlm": 3.5, "loss/mlm/en": 3.0}
 
 
 def test_a_run_says_whether_its_code_changed_on_the_way():
     assert summary()["code_changed_on_resume"] is False
     changed = dataclasses.replace(RECORD, starts=({"code": "a", "versions": {}}, {"code": "b", "versions": {}}))
-    about = training_summary(changed, LoopResult(10, True, 0, {"en": 3000}, LINES[-1]), LINES, 1)
+    about = training_summary(changed, LoopResult(10, True, 0, SEEN, LINES[-1]), LINES, 1)
     assert about["code_changed_on_resume"] is True
 
 

@@ -1,7 +1,7 @@
 """The ledger: what a run will see of every language, objective and phase, and when text begins to come again.
 
-All of it follows from the data plan, so it is known before the first step, and is what a run has drawn after
-the last. Both sides of a pair corpus count half of its tokens. A corpus is seen again from the step at which
+All of it follows from the data plan, so it is known before the first step; `xlm.mixing.seen` compares it with what
+training has counted. Both sides of a pair corpus count half of its tokens. A corpus is seen again from the step at which
 it passes one epoch, over all phases together; where phases have rows of other lengths or layouts, an epoch is
 counted in rows of each.
 """
@@ -17,6 +17,7 @@ from statistics import median
 from xlm.config.phases import Objective, Phase
 from xlm.mixing.data_plan import DataPlan, PlannedLeaf
 from xlm.mixing.first_repeats import first_repeats
+from xlm.mixing.seen import Seen
 from xlm.shards.index import ShardIndex
 
 # The timeline of a run: this many stretches, with the largest languages one by one.
@@ -160,30 +161,31 @@ def cap_sentences(plan: DataPlan, most: int = 10) -> list[str]:
 
 
 class RunningLedger:
-    """What has been drawn after a step, as few metrics: exact, since the plan is what is drawn."""
+    """What has been seen after a step, as few metrics."""
 
     def __init__(self, plan: DataPlan) -> None:
         self._plan = plan
         self._whole = plan.planned()
 
-    def metrics(self, step: int, tokens_seen: Mapping[str, int]) -> dict[str, float]:
-        """Return the metrics after ``step`` steps; ``tokens_seen`` by language are the trainer's.
+    def metrics(self, step: int, seen: Seen) -> dict[str, float]:
+        """Return the metrics after ``step`` steps, in which the trainer counted ``seen``.
 
-        ``epochs/<language>`` is how often a language has been seen, as in `LanguageTotal`; of more than
-        `LOGGED_LANGUAGES` languages only ``epochs/most`` and ``epochs/median`` are told. ``rows/<objective>``
-        counts rows.
+        ``rows/<objective>``, ``objective_tokens/<objective>`` and ``tokens/<language>`` are counts. (Mulam is a language
+        whose code is mlm, so tokens by objective need a name of their own.) ``epochs/<language>`` is how often a
+        language comes in what the plan had drawn by then, as in `LanguageTotal`. Of more than `LOGGED_LANGUAGES`
+        languages only ``epochs/most`` and ``epochs/median`` are told.
         """
-        drawn = self._plan.planned(0, step)
-        seen = _times_seen(drawn, self._whole)
-        epochs = {language: seen.get(language, 0.0) for language in self._plan.languages}
+        times = _times_seen(self._plan.planned(0, step), self._whole)
+        epochs = {language: times.get(language, 0.0) for language in self._plan.languages}
         found = {"epochs/most": max(epochs.values()), "epochs/median": median(epochs.values())}
         if len(epochs) <= LOGGED_LANGUAGES:
+            by_language = seen.tokens_by_language()
             found |= {f"epochs/{language}": value for language, value in epochs.items()}
-            found |= {f"tokens/{language}": float(count) for language, count in tokens_seen.items()}
-        rows: Counter[Objective] = Counter()
-        for part in drawn:
-            rows[part.objective] += part.rows
-        return found | {f"rows/{objective}": float(count) for objective, count in sorted(rows.items())}
+            found |= {f"tokens/{language}": float(by_language[language]) for language in epochs}
+        rows, tokens = seen.rows_by_objective(), seen.tokens_by_objective()
+        for objective in sorted({leaf.objective for leaf in self._plan.leaves}):
+            found |= {f"rows/{objective}": float(rows[objective]), f"objective_tokens/{objective}": float(tokens[objective])}
+        return found
 
 
 def _entries(plan: DataPlan, index: ShardIndex) -> tuple[tuple[LedgerEntry, ...], dict[int, list[LedgerEntry]]]:

@@ -1,4 +1,4 @@
-"""A ledger in words: what is printed before a run, the files that hold every number, and the table of the report."""
+"""A ledger in words: what is printed before a run, the files that hold every number, and the tables of the report."""
 
 from __future__ import annotations
 
@@ -142,7 +142,27 @@ def ledger_table(ledger: Ledger | None, seen: Mapping[str, float]) -> Table | No
     )
     if len(ledger.languages) > MOST_LINES:
         note += f" The {MOST_LINES} largest of {len(ledger.languages):,}; pipelines/plan.py writes them all."
-    return Table("Planned and seen", columns, rows, note)
+    return Table("Planned and seen, by language", columns, rows, note)
+
+
+def phase_table(ledger: Ledger | None, seen: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table | None:
+    """Return the report's table of rows and tokens planned and ``seen``, by phase and objective, as in the training's summary."""
+    if ledger is None:
+        return None
+    planned: dict[tuple[str, str], Counter[str]] = {}
+    for entry in ledger.entries:
+        planned.setdefault((entry.phase, entry.objective), Counter()).update({"rows": entry.rows, "tokens": entry.positions})
+    rows = []
+    for (phase, objective), counts in planned.items():
+        of_cell = seen.get(phase, {}).get(objective, {})
+        cells = [(f"{counts[name]:,}", f"{of_cell[name]:,}" if name in of_cell else ABSENT) for name in ("rows", "tokens")]
+        rows.append((f"{phase}: {objective}", *cells[0], *cells[1]))
+    columns = ("phase and objective", "rows planned", "rows seen", "tokens planned", "tokens seen")
+    note = (
+        "Seen is what training counted in its batches; a run in which the rows differ from the plan ends with an error. "
+        "Tokens are with special pieces; the plan counts as many a row as the rows of a corpus hold on average."
+    )
+    return Table("Planned and seen, by phase and objective", columns, tuple(rows), note)
 
 
 def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from xlm.report import tables, text
 from xlm.report.facts import RunFacts, counted
 from xlm.report.figure_style import SVG_CSS, css_variables
 from xlm.report.figures import ReportFigure
-from xlm.report.ledger_table import ledger_table
+from xlm.report.ledger_table import ledger_table, phase_table
 from xlm.report.tables import Table
 
 TEMPLATE = "page.html.jinja"
@@ -106,13 +106,15 @@ def lead(facts: RunFacts) -> list[tuple[str, str]]:
 
 def sections(facts: RunFacts) -> Sequence[Section]:
     """Return the parts of the page in the order a reader asks for them."""
-    seen = facts.scores["training"].get("tokens_by_language", {})
+    training = facts.scores["training"]
+    planned_and_seen = (
+        phase_table(facts.ledger, training.get("seen", {})),
+        ledger_table(facts.ledger, training.get("tokens_by_language", {})),
+    )
     return (
         Section("Zero-shot transfer", ("intents", "retrieval"), (tables.intents_table(facts), tables.retrieval_table(facts))),
         Section("Code-switching", ("code_switching",), (tables.code_switching_table(facts),)),
-        Section(
-            "Training", ("losses", "languages", "ledger", "timeline"), (tables.language_table(facts), ledger_table(facts.ledger, seen))
-        ),
+        Section("Training", ("losses", "languages", "ledger", "timeline"), (tables.language_table(facts), *planned_and_seen)),
         Section(
             "Text and vocabulary", ("fertility",), (tables.dropped_table(facts), tables.source_table(facts), tables.vocabulary_table(facts))
         ),

@@ -168,7 +168,7 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
         table = load_aligned(inputs.embeddings, inputs.vocabulary.fingerprint)
         model.load_token_embeddings(torch.from_numpy(table))
     model.tie_weights()
-    statistics = LossStatistics(languages, process.device())
+    statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), languages, process.device())
     objective = PretrainingObjective(model, recipe.training.contrastive.temperature, statistics)
     return TrainingEngine(objective, config, recipe.training.optimizer)
 

@@ -16,14 +16,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.phases import Phase
 from xlm.config.recipe import Recipe
+from xlm.mixing.seen import Seen
 from xlm.runs.memory import MemorySampler
 from xlm.runs.progress import Progress
 from xlm.tracking.json_lines import JsonLines
 from xlm.tracking.tracker import Tracker
 from xlm.training.checkpoint import load_checkpoint, save_checkpoint
-from xlm.training.distributed import Process, gather_numbers, raise_everywhere
+from xlm.training.distributed import Process, gather_numbers, raise_everywhere, tell_all
 from xlm.training.engine import StepResult, TrainingEngine
 from xlm.training.objectives import StepContext, count_pairs, phase_weights
 from xlm.training.schedule import learning_rate
@@ -42,12 +42,12 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True)
 class LoopResult:
-    """How a run of the loop ended; ``tokens`` and ``last`` are rank 0's."""
+    """How a run of the loop ended; ``seen`` and ``last`` are rank 0's."""
 
     steps: int
     finished: bool
     skipped_steps: int
-    tokens: dict[str, int]
+    seen: Seen
     last: dict[str, Any] | None  # the last line of metrics.jsonl
 
 
@@ -69,19 +69,24 @@ class TrainingLoop:
         engine: TrainingEngine,
         batches: BatchSource,
         recipe: Recipe,
-        phase_at: Callable[[int], Phase],
+        phase_at: Callable[[int], int],
         *,
         process: Process,
         folder: Path,
         description: ModelDescription,
         tracker: Tracker | None = None,
         memory: MemorySampler | None = None,
-        drawn: Callable[[int, Mapping[str, int]], Mapping[str, float]] | None = None,
+        drawn: Callable[[int, Seen], Mapping[str, float]] | None = None,
+        unlike_plan: Callable[[int, Seen], str | None] | None = None,
     ) -> None:
-        """``drawn`` says in metrics what has been seen after a step, given the tokens by language."""
+        """``phase_at`` gives the index of a step's phase.
+
+        Of what has been seen after so many steps, ``drawn`` makes metrics, and ``unlike_plan`` a sentence where it is not
+        what had to be seen; rank 0 asks them.
+        """
         self._engine, self._batches, self._recipe, self._phase_at = engine, batches, recipe, phase_at
         self._process, self._folder, self._description = process, folder, description
-        self._tracker, self._memory, self._drawn = tracker, memory, drawn
+        self._tracker, self._memory, self._drawn, self._unlike_plan = tracker, memory, drawn, unlike_plan
         self._lines = JsonLines(folder / METRICS)
         self._statistics = engine.objective.statistics
         self._stop_asked = False
@@ -134,7 +139,7 @@ class TrainingLoop:
             self._wall_before_s = float(records[-1]["wall_s"]) if records else 0.0
             kept = self._lines.cut_after(start)
             self._last = kept[-1] if kept else None
-            self._tokens_shown = sum(self._statistics.tokens_seen().values())
+            self._tokens_shown = self._statistics.seen().all_tokens
             if self._tracker is not None:
                 for record in kept:
                     self._track(record)
@@ -163,10 +168,12 @@ class TrainingLoop:
         failed = [rank for rank, numbers in enumerate(everyone) if numbers[3]]
         if failed:
             raise_everywhere(fetched.problem, failed[0])
+        phase = self._phase_at(step)
         context = StepContext(
             predicted_tokens=max(1, sum(numbers[0] for numbers in everyone)),
             pairs_by_rank=tuple(numbers[1] for numbers in everyone),
-            loss_weights=phase_weights(self._phase_at(step)),
+            loss_weights=phase_weights(self._recipe.phases[phase]),
+            phase=phase,
             rank=self._process.rank,
         )
         return context, any(numbers[2] for numbers in everyone)
@@ -202,14 +209,14 @@ class TrainingLoop:
         if not self._process.is_main:
             return ""
         means = self._statistics.take_window()
-        by_language = self._statistics.tokens_seen()
-        tokens = sum(by_language.values())
+        seen = self._statistics.seen()
+        tokens = seen.all_tokens
         now = time.monotonic()
         speed = (tokens - self._tokens_shown) / max(now - self._window_started, 1e-9)
         self._tokens_shown, self._window_started = tokens, now
         record: dict[str, Any] = {
             "step": done,
-            "phase": self._phase_at(done - 1).name,
+            "phase": self._recipe.phases[self._phase_at(done - 1)].name,
             **_named_means(means),
             "learning_rate": rate,
             "gradient_norm": result.gradient_norm if result.applied else None,
@@ -219,7 +226,7 @@ class TrainingLoop:
             "wall_s": round(self.wall_s(), 3),
         }
         if self._drawn is not None:
-            record.update(self._drawn(done, by_language))
+            record.update(self._drawn(done, seen))
         if self._memory is not None:
             record["peak_memory_bytes"] = self._memory.peak_bytes
         self._lines.append(record)
@@ -237,7 +244,7 @@ class TrainingLoop:
         if done == self._saved_step:
             return  # asked to stop right after saving; a good checkpoint is never written over
         began = time.monotonic()
-        self._statistics.reduce()
+        self._reduce_and_compare(done)
         state = {"step": done, "statistics": self._statistics.state(), "skipped_steps": self._skipped_steps}
         description = replace(self._description, step=done)
         keep = self._recipe.training.checkpoint.keep_last
@@ -246,9 +253,17 @@ class TrainingLoop:
         self._window_started += time.monotonic() - began  # tokens per second are of training, not of saving
 
     def _result(self, done: int) -> LoopResult:
-        self._statistics.reduce()
+        self._reduce_and_compare(done)
         finished = done >= self._recipe.total_steps
-        return LoopResult(done, finished, self._skipped_steps, self._statistics.tokens_seen(), self._last)
+        return LoopResult(done, finished, self._skipped_steps, self._statistics.seen(), self._last)
+
+    def _reduce_and_compare(self, done: int) -> None:
+        """Bring the sums to rank 0; raise on every rank where what was seen is not the plan's, so that no checkpoint hides it."""
+        self._statistics.reduce()
+        problem = self._unlike_plan(done, self._statistics.seen()) if self._process.is_main and self._unlike_plan else None
+        problem = tell_all(problem)
+        if problem is not None:
+            raise RuntimeError(problem)
 
     def _progress(self, steps: int) -> Progress | _Silent:
         return Progress("pretraining", total=steps, unit="step") if self._process.is_main else _Silent()

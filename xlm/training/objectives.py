@@ -33,6 +33,7 @@ class StepContext:
     predicted_tokens: int  # of all ranks and micro-batches
     pairs_by_rank: tuple[int, ...]  # all in the first micro-batch
     loss_weights: Mapping[str, float]  # by objective, from the phase
+    phase: int  # its index
     rank: int
 
     @property
@@ -75,7 +76,7 @@ class PretrainingObjective(nn.Module):
             loss = loss + pairs_part
             if context.rank == 0:
                 own = own + pairs_part.detach()
-        self.statistics.add_tokens(batch.language_ids)
+        self.statistics.add_batch(context.phase, batch)
         self.statistics.add_step_loss(own)
         return loss
 

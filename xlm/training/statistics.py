@@ -1,12 +1,13 @@
-"""Losses by objective and language, summed on the way, reduced over ranks only when they are shown.
+"""Losses by objective and language, and what was seen, summed on the way, reduced over ranks only when they are shown.
 
-The sums come from the forward pass of training itself, no second pass. They are kept in float64 and
-reduced at the same steps in every run, also at a checkpoint, so that a resumed run shows the very same
+The sums come from the forward pass of training itself, no second pass. They are kept in float64 (whole numbers
+stay exact) and reduced at the same steps in every run, also at a checkpoint, so that a resumed run shows the very same
 numbers as one that was never interrupted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from xlm.batching.packed_batch import OBJECTIVES
+from xlm.batching.packed_batch import OBJECTIVES, PackedBatch
+from xlm.config.phases import Objective
+from xlm.errors import UserError
+from xlm.mixing.seen import Seen
 
 _BLOCK = 1024  # predictions
 
@@ -33,15 +37,17 @@ class WindowMeans:
 
 
 class LossStatistics:
-    """Sums of a window of steps, [objectives, languages] losses and counts, plus tokens seen since step 0."""
+    """Sums of a window of steps, [objectives, languages] losses and counts, plus what was seen since step 0, by phase too."""
 
-    def __init__(self, languages: tuple[str, ...], device: torch.device) -> None:
-        self._languages = languages
+    def __init__(self, phases: tuple[str, ...], languages: tuple[str, ...], device: torch.device) -> None:
+        self._phases, self._languages = phases, languages
         self._shape = (len(OBJECTIVES), len(languages))
         self._device = device
         self._window = self._zeros()
         self._pending = self._zeros()
-        self._tokens = torch.zeros(len(languages), dtype=torch.float64, device=device)
+        # [phases, objectives, languages + 1], flat: tokens, and in the last column rows.
+        self._seen_shape = (len(phases), len(OBJECTIVES), len(languages) + 1)
+        self._seen = torch.zeros(math.prod(self._seen_shape), dtype=torch.float64, device=device)
 
     def _zeros(self) -> Tensor:
         # One flat vector, so that one all-reduce does: losses, counts, then (loss of steps, steps).
@@ -67,9 +73,14 @@ class LossStatistics:
         self._pending[-2] += contribution.detach().to(torch.float64)
 
     @torch.no_grad()
-    def add_tokens(self, language_ids: Tensor) -> None:
-        """Count tokens [T] as seen."""
-        self._tokens += torch.bincount(language_ids, minlength=len(self._languages)).to(torch.float64)
+    def add_batch(self, phase: int, batch: PackedBatch) -> None:
+        """Count the tokens and rows of a micro-batch as seen; a row is never split over micro-batches."""
+        _, objectives, columns = self._seen_shape
+        of_token = torch.repeat_interleave(batch.sequence_objective, batch.cu_seqlens.diff(), output_size=batch.tokens)
+        of_row = torch.unique(batch.row_id * objectives + batch.sequence_objective) % objectives
+        cells = torch.cat([of_token * columns + batch.language_ids, of_row * columns + columns - 1])
+        counts = torch.bincount(cells, minlength=objectives * columns)
+        self._seen[phase * len(counts) : (phase + 1) * len(counts)] += counts
 
     def commit_step(self, applied: bool) -> None:
         """Close the step under way; the losses of a step that was not applied are left out."""
@@ -83,11 +94,11 @@ class LossStatistics:
         """Bring the sums of all ranks to rank 0, and zero the others', so that nothing counts twice."""
         if not dist.is_initialized() or dist.get_world_size() == 1:
             return
-        everything = torch.cat([self._window, self._tokens])
+        everything = torch.cat([self._window, self._seen])
         dist.all_reduce(everything)
         if _rank() != 0:
             everything.zero_()
-        self._window, self._tokens = everything[: len(self._window)].clone(), everything[len(self._window) :].clone()
+        self._window, self._seen = everything[: len(self._window)].clone(), everything[len(self._window) :].clone()
 
     def take_window(self) -> WindowMeans:
         """Return the means since the last call and start a new window; meaningful on rank 0 after `reduce`."""
@@ -109,19 +120,33 @@ class LossStatistics:
         steps = int(values[-1])
         return WindowMeans(steps, values[-2] / steps if steps else None, objectives, languages, by_count)
 
-    def tokens_seen(self) -> dict[str, int]:
-        """Return tokens by language since step 0; over all ranks on rank 0 after `reduce`."""
-        return {language: int(count) for language, count in zip(self._languages, self._tokens.tolist(), strict=True)}
+    def seen(self) -> Seen:
+        """Return what was seen since step 0; over all ranks on rank 0 after `reduce`."""
+        counts = self._seen.cpu().view(self._seen_shape)
+        places = torch.nonzero(counts)
+        tokens: dict[tuple[str, Objective, str], int] = {}
+        rows: dict[tuple[str, Objective], int] = {}
+        for (phase, objective, column), count in zip(places.tolist(), counts[places.unbind(1)].tolist(), strict=True):
+            if column < len(self._languages):
+                tokens[self._phases[phase], OBJECTIVES[objective], self._languages[column]] = int(count)
+            else:
+                rows[self._phases[phase], OBJECTIVES[objective]] = int(count)
+        return Seen(tokens, rows)
 
     def state(self) -> dict[str, Any]:
         """Return the sums as JSON (floats survive it exactly); call `reduce` first."""
-        return {"window": self._window.tolist(), "tokens": self._tokens.tolist()}
+        return {"window": self._window.tolist(), "seen": self._seen.tolist()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up `state` on rank 0; the other ranks start at zero."""
+        """Take up `state` on rank 0; the other ranks start at zero. Raises UserError, on all, for sums of another shape."""
+        window, seen = (torch.tensor(state.get(name, ()), dtype=torch.float64, device=self._device) for name in ("window", "seen"))
+        if (window.shape, seen.shape) != (self._window.shape, self._seen.shape):
+            raise UserError(
+                "the checkpoint to go on from is of another version of xlm, which counted differently what was seen; "
+                "go on with that version, or delete the run's train folder to train anew."
+            )
         if _rank() == 0:
-            self._window = torch.tensor(state["window"], dtype=torch.float64, device=self._device)
-            self._tokens = torch.tensor(state["tokens"], dtype=torch.float64, device=self._device)
+            self._window, self._seen = window, seen
 
 
 def _rank() -> int:

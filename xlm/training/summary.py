@@ -20,12 +20,12 @@ def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapp
         for line, done in zip(lines, before, strict=False)
         if line["tokens_per_second"] > 0
     )
-    tokens = sum(result.tokens.values())
+    tokens, by_language = result.seen.all_tokens, result.seen.tokens_by_language()
     return {
         "steps": result.steps,
         "skipped_steps": result.skipped_steps,
         "tokens": tokens,
-        "tokens_by_language": result.tokens,
+        "tokens_by_language": {language: by_language[language] for language in record.languages},
         "tokens_per_second": round(tokens / steps_s, 1) if steps_s > 0 else 0.0,
         "losses": {name: value for name, value in (result.last or {}).items() if name.startswith("loss")},
         "precision": record.precision,
