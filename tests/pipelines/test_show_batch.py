@@ -111,6 +111,26 @@ def test_ranks_share_the_step_that_is_shown_without_them(show):
     assert len(whole) > 10
 
 
+def test_a_rank_alone_is_one_of_the_run_s(show, options):
+    train = Path(options[options.index("--run-dir") + 1]) / "train"
+    train.mkdir()
+    record = dict.fromkeys(("recipe", "recipe_fingerprint", "deepspeed", "precision", "inputs", "tracking_key", "code", "versions"))
+    (train / "run.json").write_text(json.dumps({**record, "world_size": 2, "languages": []}), encoding="utf-8")
+    try:
+        assert show("--step", 5, "--rank", 1) == show("--step", 5, "--rank", 1, "--world-size", 2)
+        assert "there is no rank 2 among 2" in show("--step", 5, "--rank", 2)[2]
+    finally:
+        (train / "run.json").unlink()
+        train.rmdir()
+
+
+def test_the_mask_rate_is_a_number_for_programs(show):
+    assert json.loads(show("--step", 1, "--json", "--set", "phases.0.mask_rate=0.123456")[1])["mask rate"] == 0.123456
+    pair = ("--pair", "a", "b", "--languages", "en", "de", "--objective", "contrastive")
+    assert json.loads(show(*pair, "--json")[1])["mask rate"] is None
+    assert "mask rate none (unmasked)" in show(*pair)[1]
+
+
 def test_given_texts_are_printed(show):
     code, printed, _ = show("--pair", "abcd efgh", "hgfe dcba", "--languages", "en", "de")
     assert code == 0
@@ -142,6 +162,9 @@ def test_a_text_longer_than_a_row_says_so(show):
         (("--step", 20), "its steps are 0 to 19"),
         (("--step", 1, "--rank", 2, "--world-size", 2), "there is no rank 2 among 2"),
         (("--step", 1, "--world-size", 0), "--world-size 0"),
+        (("--step", 1, "--rank", 1), "--rank needs --world-size"),
+        (("--step", 1, "--objective", "mlm"), "--languages and --objective go with --pair and --text"),
+        (("--text", "a", "--languages", "en", "--rank", 1), "--rank and --world-size go with --step"),
         (("--pair", "a", "b", "--languages", "en"), "two --languages"),
         (("--text", "a"), "--text needs --languages"),
         (("--text", "a", "--languages", "en", "--objective", "tlm"), "cannot be shown as tlm"),
