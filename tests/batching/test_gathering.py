@@ -18,7 +18,8 @@ def test_ranges_of_columns_lie_end_to_end(of_columns):
         for start, length in of_column
         for place in range(start, start + length)
     ]
-    found, negative = gathered(starts, lengths, edges, columns, [-column.astype(np.int64) for column in columns])
+    negatives = [-column.astype(np.int64) for column in columns]
+    found, negative = gathered(starts, lengths, edges, *([memoryview(column) for column in kind] for kind in (columns, negatives)))
     assert found.tolist() == expected
     assert found.dtype == np.uint32
     assert (-negative).tolist() == expected
@@ -26,6 +27,6 @@ def test_ranges_of_columns_lie_end_to_end(of_columns):
 
 def test_neighbours_of_one_column_are_not_copied():
     column = np.arange(50)
-    (found,) = gathered(np.array([3, 5, 9]), np.array([2, 4, 1]), np.array([0, 3]), [column])
+    (found,) = gathered(np.array([3, 5, 9]), np.array([2, 4, 1]), np.array([0, 3]), [memoryview(column)])
     assert found.tolist() == [3, 4, 5, 6, 7, 8, 9]
     assert np.shares_memory(found, column)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +22,11 @@ from xlm.batching.texts import Pieces, RowTexts
 from xlm.mixing.batch_rows import BatchRows
 from xlm.mixing.leaves import Leaf
 from xlm.shards.layouts import Layout
-from xlm.shards.reader import ShardSet, TokenShard
+from xlm.shards.reader import ShardSet
+
+# Blocks whose views are kept at hand. They keep two files mapped each, even such as the `ShardSet` has let go of: few enough for
+# both to stay below what a process may map.
+BLOCKS_KEPT = 1_500
 
 
 class SourceRun(NamedTuple):
@@ -40,6 +45,17 @@ class ReadRows:
     sources: tuple[SourceRun, ...]
 
 
+class OpenBlock(NamedTuple):
+    """Views of a block's row plan and token shard: where rows begin, their segments, where items begin and pieces, by side."""
+
+    rows: memoryview
+    item: memoryview
+    start: memoryview
+    end: memoryview
+    offsets: tuple[memoryview, ...]
+    tokens: tuple[memoryview, ...]
+
+
 class RowReader:
     """Reads rows of the leaves of a data plan; ``languages`` are the plan's, in the order of their ids."""
 
@@ -48,6 +64,8 @@ class RowReader:
         self._corpora = [leaf.corpus for leaf in leaves]
         ids = {language: number for number, language in enumerate(languages)}
         self._languages = [tuple(ids[language] for language in leaf.languages) for leaf in leaves]
+        # Views keep files mapped: of shards that lie elsewhere only their `ShardSet` decides which.
+        self._opened = lru_cache(BLOCKS_KEPT if shards.store.max_mapped_bytes is None else 0)(self._open)
 
     def read(self, rows: BatchRows, layout: Layout) -> ReadRows:
         """Return the texts of rows of one layout (at least one row), in their order."""
@@ -55,27 +73,26 @@ class RowReader:
         edges = edges_of(rows.leaf, rows.variant, blocks)
         leaves, variants, numbers = (column[edges[:-1]].tolist() for column in (rows.leaf, rows.variant, blocks))
         corpora = [self._corpora[leaf] for leaf in leaves]
-        addresses = list(zip(corpora, variants, numbers, strict=True))
-        plans = [self._shards.block(corpus, layout, rows.sequence_length, variant, block) for corpus, variant, block in addresses]
-        shards = [self._shards.shard(corpus, block) for corpus, _, block in addresses]
-
-        (bounds,) = gathered(local, np.full_like(local, 2), edges, [plan.offsets for plan in plans])
+        opened = [
+            self._opened(corpus, layout, rows.sequence_length, variant, block)
+            for corpus, variant, block in zip(corpora, variants, numbers, strict=True)
+        ]
+        (bounds,) = gathered(local, np.full_like(local, 2), edges, [block.rows for block in opened])
         firsts, counts = bounds[0::2], bounds[1::2] - bounds[0::2]  # of the segments of each row
         per_run = np.add.reduceat(counts, edges[:-1])
         segment_edges = bounds_of(per_run)
-        segments = [plan.segments for plan in plans]
-        of_items = [[shard.offsets[side] for shard in shards] for side in range(len(shards[0].tokens))]
+        of_items = list(zip(*(block.offsets for block in opened), strict=True))
         if len(of_items) == 1:
-            columns = ([each.item for each in segments], [each.start for each in segments], [each.end for each in segments])
+            columns = zip(*((block.item, block.start, block.end) for block in opened), strict=True)
             items, offsets, ends = (column.astype(np.int64) for column in gathered(firsts, counts, edges, *columns))
             (begins,) = gathered(items, np.ones_like(items), segment_edges, *of_items)
             begins, lengths = (begins + offsets)[None], (ends - offsets)[None]
         else:  # pairs are whole
-            items = gathered(firsts, counts, edges, [each.item for each in segments])[0].astype(np.int64)
+            items = gathered(firsts, counts, edges, [block.item for block in opened])[0].astype(np.int64)
             offsets = np.zeros_like(items)
             around = np.stack(gathered(items, np.full_like(items, 2), segment_edges, *of_items))
             begins, lengths = around[:, 0::2], around[:, 1::2] - around[:, 0::2]
-        pieces, starts = _pieces(shards, begins, lengths, segment_edges)
+        pieces, starts = _pieces([block.tokens for block in opened], begins, lengths, segment_edges)
         texts = RowTexts(
             pieces,
             starts,
@@ -95,6 +112,12 @@ class RowReader:
             located[:, first:stop] = self._shards.block_of(corpus, layout, rows.sequence_length, variant, rows.row[first:stop])
         return located[0], located[1]
 
+    def _open(self, corpus: str, layout: Layout, length: int, variant: int, block: int) -> OpenBlock:
+        plan, shard = self._shards.block(corpus, layout, length, variant, block), self._shards.shard(corpus, block)
+        segments = plan.segments
+        columns = (plan.offsets, segments.item, segments.start, segments.end)
+        return OpenBlock(*map(memoryview, columns), tuple(map(memoryview, shard.offsets)), tuple(map(memoryview, shard.tokens)))
+
     def names(self, read: ReadRows) -> list[str]:
         """Return the key of every pair, or the id of every document, [S]."""
         found: list[str] = []
@@ -110,14 +133,11 @@ class RowReader:
         return read.texts.items + np.repeat(np.array(before, dtype=np.int64), [run.segments for run in read.sources])
 
 
-def _pieces(shards: Sequence[TokenShard], begins: Ids, lengths: Ids, edges: Ids) -> tuple[Pieces, Ids]:
+def _pieces(tokens: Sequence[tuple[memoryview, ...]], begins: Ids, lengths: Ids, edges: Ids) -> tuple[Pieces, Ids]:
     """Return one array with the texts [sides, S] of runs of segments, and where each starts in it, [sides, S]."""
-    if len(shards) == len(begins) == 1:  # nothing to join: they are taken from the mapped file when they are laid out
-        return shards[0].tokens[0], begins
-    of_sides = [
-        gathered(of_side, of_length, edges, [shard.tokens[side] for shard in shards])[0]
-        for side, (of_side, of_length) in enumerate(zip(begins, lengths, strict=True))
-    ]
+    if len(tokens) == len(begins) == 1:  # nothing to join: they are taken from the mapped file when they are laid out
+        return np.asarray(tokens[0][0]), begins
+    of_sides = [gathered(*of_side, edges, columns)[0] for *of_side, columns in zip(begins, lengths, zip(*tokens, strict=True), strict=True)]
     return joined(of_sides), starts_of(lengths.ravel()).reshape(lengths.shape)
 
 
