@@ -1,12 +1,13 @@
 """How fast masked batches are made, how full they are, and how soon a run goes on.
 
-loader    tokens a second of our loader over those of `datasets` with transformers' MLM collator, the worse of two row
-          lengths. Both read the same documents from memory-mapped Arrow files in random order, one document a row,
-          select 15 % of the positions by BERT's rule and hand over torch tensors in micro-batches of 32 rows, in one
-          process on one core. Rounds alternate between the two, so that other work on the machine meets both. The
-          peer gets its special tokens' mask ready made, as `run_mlm.py` stores it. Ours takes its micro-batches from
-          global batches of 16, also makes position, language and segment ids, and can make any batch without those
-          before it.
+loader    tokens a second of our loader over those of `datasets` with transformers' MLM collator, the worst of two row
+          lengths, each with one corpus in one file and with eight corpora in 256 files (nearly every row of a batch then
+          comes from a file of its own). Both read the same documents from as many memory-mapped Arrow files in random
+          order, one document a row, select 15 % of the positions by BERT's rule and hand over torch tensors in
+          micro-batches of 32 rows, in one process on one core. Rounds alternate between the two, so that other work
+          on the machine meets both. The peer gets its special tokens' mask ready made, as `run_mlm.py` stores it. Ours
+          takes its micro-batches from global batches of 512 rows, also makes position, language and segment ids, and can
+          make any batch without those before it.
 pairs     the share of a batch that is text or a special piece, ours over the peer's. Ours is what packed TLM rows of
           256 positions hold, though nothing is computed for what is left of a row; the peer pads 32 pairs to the longest.
 resume    time to the first batch at step 0 over that at step 1,000,000, each in fresh processes, from opening the
@@ -48,6 +49,7 @@ TOKENS = 2_000_000
 ROWS_PER_BATCH = 32
 BATCHES_PER_STEP = 16
 LENGTHS = (128, 512)
+SPREADS = {"1_file": (1, 1), "256_files": (8, 32)}  # corpora, and files of each
 ROUNDS = 11
 ROUND_S = 0.5
 PAIRS = 20_000
@@ -86,26 +88,33 @@ def pairs_of(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
     return list(zip(*sides, strict=True))
 
 
-def write_corpus(folder: Path, name: str, items: Sequence[tuple[np.ndarray, ...]]) -> CorpusEntry:
-    """Write documents or pairs as one shard."""
+def write_corpus(folder: Path, name: str, items: Sequence[tuple[np.ndarray, ...]], shards: int = 1) -> CorpusEntry:
+    """Write documents or pairs as so many shards."""
     languages = tuple(name.split("_"))
     kind = "pair" if len(languages) == 2 else "monolingual"
-    writer = ShardWriter(name, kind, languages, vocabulary_fingerprint="made", token_dtype=np.dtype(np.uint16))
-    for number, sides in enumerate(items):
-        writer.add(f"{number}", *sides)
-    return corpus_entry(name, kind, languages, [writer.write(folder, 0)])
+    files = []
+    for shard, numbers in enumerate(np.array_split(np.arange(len(items)), shards)):
+        writer = ShardWriter(name, kind, languages, vocabulary_fingerprint="made", token_dtype=np.dtype(np.uint16))
+        for number in numbers.tolist():
+            writer.add(f"{number}", *items[number])
+        files.append(writer.write(folder, shard))
+    return corpus_entry(name, kind, languages, files)
 
 
 def write_rows(folder: Path, entry: CorpusEntry, layout: Layout, length: int) -> PlanEntry:
-    """Plan the rows of a corpus of one shard."""
-    shard = TokenShard.open(folder / entry.files[0].path, entry.kind, "made")
-    generator = keyed_generator("rows", entry.name, layout, length)
-    plan, _ = block_plan(shard, layout, length, is_word_start=Pieces.is_word_start, generator=generator)
-    path = f"rows/{entry.name}-{layout}-{length}.arrow"
-    facts = plan.write(folder / path)
-    file = PlanFile(path, plan.rows, facts.size_bytes, facts.sha256)
-    fill = plan.fill(layout, length)
-    return PlanEntry(entry.name, layout, length, 0, plan.rows, len(plan.segments), plan.text_tokens, fill, (file,))
+    """Plan the rows of a corpus."""
+    files, plans = [], []
+    for number, file in enumerate(entry.files):
+        shard = TokenShard.open(folder / file.path, entry.kind, "made")
+        generator = keyed_generator("rows", entry.name, layout, length, number)
+        plan, _ = block_plan(shard, layout, length, is_word_start=Pieces.is_word_start, generator=generator)
+        path = f"rows/{entry.name}-{layout}-{length}-{number}.arrow"
+        facts = plan.write(folder / path)
+        files.append(PlanFile(path, plan.rows, facts.size_bytes, facts.sha256))
+        plans.append(plan)
+    facts_of_all = [(plan.rows, len(plan.segments), plan.text_tokens, plan.used(layout)) for plan in plans]
+    rows, segments, tokens, used = (sum(column) for column in zip(*facts_of_all, strict=True))
+    return PlanEntry(entry.name, layout, length, 0, rows, segments, tokens, used / (rows * length), tuple(files))
 
 
 def save_index(folder: Path, corpora: Sequence[CorpusEntry], plans: Sequence[PlanEntry]) -> None:
@@ -152,8 +161,8 @@ def batches_of(loader: BatchLoader) -> Iterator[PackedBatch]:
         step += 1
 
 
-def peer_batches(folder: Path, rows: Sequence[np.ndarray]) -> Iterator[dict[str, torch.Tensor]]:
-    """Save rows of ids as a `datasets` set and yield the collator's batches, epoch after epoch."""
+def peer_batches(folder: Path, rows: Sequence[np.ndarray], files: int = 1) -> Iterator[dict[str, torch.Tensor]]:
+    """Save rows of ids as a `datasets` set of so many files and yield the collator's batches, epoch after epoch."""
     import datasets
     import transformers
     from tokenizers import Tokenizer
@@ -161,7 +170,7 @@ def peer_batches(folder: Path, rows: Sequence[np.ndarray]) -> Iterator[dict[str,
 
     special = [np.isin(row, Pieces.special_ids).astype(np.int64) for row in rows]
     datasets.disable_progress_bars()
-    datasets.Dataset.from_dict({"input_ids": rows, "special_tokens_mask": special}).save_to_disk(folder)
+    datasets.Dataset.from_dict({"input_ids": rows, "special_tokens_mask": special}).save_to_disk(folder, num_shards=files)
     stored = datasets.load_from_disk(folder).with_format("torch")
     names = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *(f"piece{number}" for number in range(5, VOCABULARY_SIZE))]
     tokenizer = transformers.PreTrainedTokenizerFast(
@@ -184,19 +193,20 @@ def speeds(following: Callable[[], int]) -> dict[str, float]:
     return {"wall": tokens / (time.perf_counter() - clock), "processor": tokens / (time.process_time() - processor)}
 
 
-def measure_loader(length: int) -> tuple[float, dict[str, object]]:
+def measure_loader(length: int, corpora: int, files_each: int) -> tuple[float, dict[str, object]]:
     """Return ours over the peer's at one row length, the median over rounds of wall time, and every round's figures."""
     documents = text(TOKENS // length * (length - 2), "documents", length).reshape(-1, length - 2)
     edges = np.full((len(documents), 1), Pieces.bos_id), np.full((len(documents), 1), Pieces.eos_id)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        entry = write_corpus(folder, "en", [(document,) for document in documents])
-        save_index(folder, [entry], [write_rows(folder, entry, "documents", length)])
+        parts = zip(LANGUAGES, np.array_split(documents, corpora), strict=False)
+        entries = [write_corpus(folder, language, [(document,) for document in part], files_each) for language, part in parts]
+        save_index(folder, entries, [write_rows(folder, entry, "documents", length) for entry in entries])
         ours = batches_of(loader_of(folder, recipe_of({"mlm": {"share": 1.0}}, length)))
-        peer = peer_batches(folder / "peer", list(np.hstack([edges[0], documents, edges[1]])))
+        peer = peer_batches(folder / "peer", list(np.hstack([edges[0], documents, edges[1]])), corpora * files_each)
         sides = {"ours": lambda: next(ours).tokens, "peer": lambda: next(peer)["input_ids"].numel()}
-        for following in sides.values():  # files opened, pages cached, code warm
-            for _ in range(2 * BATCHES_PER_STEP):
+        for following in sides.values():  # an epoch: files opened, pages mapped, code warm
+            for _ in range(len(documents) // ROWS_PER_BATCH):
                 following()
         rounds = [{side: speeds(following) for side, following in sides.items()} for _ in range(ROUNDS)]
         peer.close()
@@ -207,6 +217,8 @@ def measure_loader(length: int) -> tuple[float, dict[str, object]]:
         "tokens_per_second": medians,
         "rounds": rounds,
         "sequence_length": length,
+        "corpora": corpora,
+        "files": corpora * files_each,
         "rows_per_batch": ROWS_PER_BATCH,
     }
     return ratios["wall"], figures
@@ -282,17 +294,17 @@ def main() -> None:
         return
     ratios: dict[str, float] = {}
     raw: dict[str, object] = {"peer": "datasets + transformers.DataCollatorForLanguageModeling in a torch DataLoader"}
-    for length in LENGTHS:
-        label = f"loader_{length}"
-        ratios[label], raw[label] = measure_loader(length)
+    labels = {f"loader_{length}_{spread}": (length, *sizes) for length in LENGTHS for spread, sizes in SPREADS.items()}
+    for label, setting in labels.items():
+        ratios[label], raw[label] = measure_loader(*setting)
         figures: Any = raw[label]
         ours, peer = (figures["tokens_per_second"][side]["wall"] for side in ("ours", "peer"))
         print(
-            f"length {length}: ours {ours:,.0f} tokens/s, peer {peer:,.0f} tokens/s, "
+            f"{label}: ours {ours:,.0f} tokens/s, peer {peer:,.0f} tokens/s, "
             f"ratio {ratios[label]:.2f} (processor time {figures['ratios']['processor']:.2f})",
             flush=True,
         )
-    ratios["loader"] = min(ratios[f"loader_{length}"] for length in LENGTHS)
+    ratios["loader"] = min(ratios[label] for label in labels)
     ratios["pairs"], raw["pairs"] = measure_pairs()
     print(f"pairs: useful share {raw['pairs']['useful_share']}, ratio {ratios['pairs']:.2f}", flush=True)  # type: ignore[index]
     ratios["resume"], raw["resume"] = measure_resume()

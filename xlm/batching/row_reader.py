@@ -115,8 +115,14 @@ class RowReader:
     def _open(self, corpus: str, layout: Layout, length: int, variant: int, block: int) -> OpenBlock:
         plan, shard = self._shards.block(corpus, layout, length, variant, block), self._shards.shard(corpus, block)
         segments = plan.segments
-        columns = (plan.offsets, segments.item, segments.start, segments.end)
-        return OpenBlock(*map(memoryview, columns), tuple(map(memoryview, shard.offsets)), tuple(map(memoryview, shard.tokens)))
+        return OpenBlock(
+            plan.offsets.data,
+            segments.item.data,
+            segments.start.data,
+            segments.end.data,
+            tuple(of_side.data for of_side in shard.offsets),
+            tuple(of_side.data for of_side in shard.tokens),
+        )
 
     def names(self, read: ReadRows) -> list[str]:
         """Return the key of every pair, or the id of every document, [S]."""
@@ -137,7 +143,10 @@ def _pieces(tokens: Sequence[tuple[memoryview, ...]], begins: Ids, lengths: Ids,
     """Return one array with the texts [sides, S] of runs of segments, and where each starts in it, [sides, S]."""
     if len(tokens) == len(begins) == 1:  # nothing to join: they are taken from the mapped file when they are laid out
         return np.asarray(tokens[0][0]), begins
-    of_sides = [gathered(*of_side, edges, columns)[0] for *of_side, columns in zip(begins, lengths, zip(*tokens, strict=True), strict=True)]
+    of_sides = [
+        gathered(of_side, of_length, edges, columns)[0]
+        for of_side, of_length, columns in zip(begins, lengths, zip(*tokens, strict=True), strict=True)
+    ]
     return joined(of_sides), starts_of(lengths.ravel()).reshape(lengths.shape)
 
 
