@@ -204,3 +204,13 @@ def test_languages_without_spaces_are_told_to_the_masker(every_objective, shards
     lengths = np.diff(batch.cu_seqlens.numpy())
     masked = ~np.isin(np.repeat(batch.sequence_objective.numpy(), lengths), unmasked)
     assert np.array_equal(np.concatenate(asked), batch.language_ids.numpy()[masked] != plan.languages.index("sw"))
+
+
+def test_numbers_that_seeds_are_drawn_from_are_kept_for_a_while_only(every_objective, shards, pieces, monkeypatch):
+    monkeypatch.setattr("xlm.batching.row_builder.BASES_KEPT", 3)
+    plan = every_objective()
+    builder = RowBuilder(plan, shards, pieces, plan.recipe.seed)
+    drawn = [builder._base(0, leaf, epoch) for epoch in range(4) for leaf in range(len(plan.leaves))]
+    assert len(set(drawn)) == len(drawn)
+    assert builder._base.cache_info().currsize == 3
+    assert builder._base(0, 0, 0) == drawn[0]

@@ -52,3 +52,15 @@ def test_runs_are_of_equal_neighbours(values):
     assert [place for begin, end in found for place in range(begin, end)] == list(range(len(values)))
     assert all(len(set(values[begin:end])) == 1 for begin, end in found)
     assert all(values[end - 1] != values[end] for _, end in found[:-1])
+
+
+def test_only_blocks_of_shards_that_lie_here_are_kept_at_hand(every_objective, shards, monkeypatch):
+    """Views keep files mapped, and the bytes mapped of fetched shards are bounded."""
+    plan = every_objective()
+    leaf = np.array([next(number for number, leaf in enumerate(plan.leaves) if leaf.objective == "mlm")] * 2)
+    rows = BatchRows(0, 0, 32, 0.15, np.arange(2), leaf, np.zeros_like(leaf), np.zeros_like(leaf), np.arange(2))
+    for bound, kept in ((None, 1), (1 << 20, 0)):
+        monkeypatch.setattr(type(shards.store), "max_mapped_bytes", bound)
+        reader = RowReader(shards, plan.leaves, plan.languages)
+        reader.read(rows, "documents")
+        assert reader._opened.cache_info().currsize == kept

@@ -44,7 +44,7 @@ def gathered(starts: Ids, lengths: Ids, edges: Ids, *columns: Sequence[memoryvie
     return [
         _joined(
             [
-                of_kind[number][place] if isinstance(place, slice) else np.asarray(of_kind[number])[place]
+                of_kind[number][place] if isinstance(place, slice) else np.asarray(of_kind[number])[place].data
                 for number, place in zip(numbers, places, strict=True)
             ]
         )
@@ -52,6 +52,6 @@ def gathered(starts: Ids, lengths: Ids, edges: Ids, *columns: Sequence[memoryvie
     ]
 
 
-def _joined(parts: Sequence[memoryview | NDArray[Any]]) -> NDArray[Any]:
+def _joined(parts: Sequence[memoryview]) -> NDArray[Any]:
     first = np.asarray(parts[0])
     return first if len(parts) == 1 else np.frombuffer(b"".join(parts), dtype=first.dtype)
