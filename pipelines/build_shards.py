@@ -34,6 +34,7 @@ def main() -> None:
     if invocation.arguments.verify:
         verify(folder)
         return
+    backend = chosen_backend(invocation.arguments)
     corpus = read_record(folder.corpus)
     read_record(folder.vocabulary)
     vocabulary = Vocabulary.load(folder.vocabulary)
@@ -51,7 +52,7 @@ def main() -> None:
                 variants=recipe.shards.variants,
                 seed=recipe.seed,
                 n_way=recipe.shards.n_way,
-                backend=chosen_backend(invocation.arguments),
+                backend=backend,
             )
             built = builder.build(requests)
             # Derived corpora are known by name before, by content only now.

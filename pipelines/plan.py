@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from xlm.errors import exits_cleanly
+from xlm.errors import UserError, exits_cleanly
 from xlm.mixing.data_plan import DataPlan
 from xlm.mixing.ledger import Ledger, plan_ledger
 from xlm.report.figure_style import figure_style, standalone_svg
@@ -29,6 +29,7 @@ def main() -> None:
     store = open_store(invocation.recipe.shards.storage, invocation.folder.shards)
     store.record()
     index = ShardIndex.read(store)
+    index.check_variants(invocation.recipe.shards.variants)
     ledger = plan_ledger(DataPlan(invocation.recipe, index), index)
     out: Path = invocation.arguments.out or invocation.folder.root / "plan"
     write_ledger(ledger, out)
@@ -41,7 +42,10 @@ def main() -> None:
 
 def write_ledger(ledger: Ledger, folder: Path) -> None:
     """Write the figures as PNG and SVG (``timeline`` only where something changes over time), and the tables as CSV."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, FileNotFoundError):
+        raise UserError("no folder can be made here; give another --out.", file=folder) from None
     for name, draw in (("plan", draw_ledger), ("timeline", draw_timeline)):
         with figure_style():
             drawn = draw(ledger)

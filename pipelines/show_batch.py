@@ -89,6 +89,7 @@ def batch_of_step(invocation: Invocation, vocabulary: Vocabulary) -> tuple[list[
     whole = arguments.rank is None and arguments.world_size is None
     rank, world_size = (0, 1) if whole else rank_and_ranks(arguments, invocation.folder.train)
     shards = _open_shards(invocation, vocabulary)
+    shards.index.check_variants(recipe.shards.variants)
     plan = DataPlan(recipe, shards.index)
     phase, step_in_phase = plan.phase_at(arguments.step)
     loader = BatchLoader(

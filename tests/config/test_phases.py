@@ -54,6 +54,8 @@ def test_only_moving_samplings_and_shares_make_plateaus():
         ({"mask_rate": {"start": 0, "end": 0.1}}, "greater than 0"),
         ({"sampling": {"kind": "unimax"}}, "max_epochs"),
         ({"sampling": {"kind": "proportional", "unit": "bytes"}}, "sentences"),
+        ({"languages": []}, "at least 1 item"),
+        ({"languages": ["en", "en"]}, "stands twice in the languages of phase 'one'"),
         ({"ramp_plateaus": 1}, "greater than or equal to 2"),
     ],
 )

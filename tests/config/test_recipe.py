@@ -28,6 +28,8 @@ def test_shipped_recipes_load_and_are_named_after_their_file(path):
         ("phases.0.objectives.mlm.share=0.9", "sum to"),
         ("phases.0.sampling.kind=magic", "temperature"),
         ("phases.0.objectives={nspp: {share: 1}}", "nsp"),
+        ("embeddings.kind=random", "unknown key 'embeddings.scale'; allowed here: kind."),
+        ("embeddings=null", "'embeddings': keys with values are expected here (found None)"),
         ("seed=-1", "greater than or equal to 0"),
         ("tasks.languages=[English]", "pattern"),
         ("model.heads=7", "not divisible by heads 7"),

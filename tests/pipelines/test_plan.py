@@ -19,7 +19,9 @@ SCRIPT = Path(__file__).resolve().parents[2] / "pipelines" / "plan.py"
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     path = tmp_path / "recipe.yaml"
-    write_json(path, build_recipe().model_dump(mode="json"))  # JSON is YAML
+    data = build_recipe().model_dump(mode="json")
+    data["shards"]["variants"] = build_index().variants
+    write_json(path, data)  # JSON is YAML
     return path
 
 
@@ -43,6 +45,18 @@ def test_tables_are_printed_and_written_with_a_figure(recipe: Path, run_folder: 
     assert done.stdout.splitlines()[-1] == f"plan: 200 steps; figure and all lines in {run_folder / 'plan'}"
     files = {path.name for path in (run_folder / "plan").iterdir()}
     assert files == {"plan.png", "plan.svg", "phases.csv", "corpora.csv", "languages.csv"}
+
+
+def test_what_cannot_be_planned_or_written_is_said(recipe: Path, run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for options, words in (
+        (("--out", str(tmp_path / "file")), "no folder can be made here; give another --out."),
+        (("--set", "shards.variants=3"), "shards.variants is 3, but these shards have row plans in 2"),
+    ):
+        done = plan(recipe, run_folder, *options)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_json_is_all_that_is_printed(recipe: Path, run_folder: Path, tmp_path: Path) -> None:

@@ -76,3 +76,9 @@ def test_missing_damaged_and_future_indices_are_sentences(tmp_path, index):
         path.write_text(damaged, encoding="utf-8")
         with pytest.raises(UserError, match="index is damaged"):
             ShardIndex.load(tmp_path)
+
+
+def test_another_number_of_variants_is_said(shards):
+    shards.index.check_variants(2)
+    with pytest.raises(UserError, match=r"shards\.variants is 3, but these shards have row plans in 2; build them again"):
+        shards.index.check_variants(3)

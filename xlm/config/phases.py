@@ -148,7 +148,7 @@ class Phase(StrictModel):
     name: str
     steps: Annotated[int, Field(ge=1)]
     sequence_length: Annotated[int, Field(ge=8, le=8192)]
-    languages: Literal["all"] | tuple[Language, ...] = "all"
+    languages: Literal["all"] | Annotated[tuple[Language, ...], Field(min_length=1)] = "all"
     sampling: Sampling
     objectives: dict[Objective, ObjectiveShare]
     mask_rate: MovingRate = 0.15
@@ -162,6 +162,12 @@ class Phase(StrictModel):
             total = sum(value_at(objective.share, fraction) for objective in self.objectives.values())
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(f"the objective shares of phase '{self.name}' sum to {total:g} {where}; they must sum to 1")
+        return self
+
+    @model_validator(mode="after")
+    def _languages_are_named_once(self) -> Phase:
+        if self.languages != "all" and len(set(self.languages)) < len(self.languages):
+            raise ValueError(f"a language stands twice in the languages of phase '{self.name}'; name each once")
         return self
 
     @model_validator(mode="after")

@@ -152,6 +152,8 @@ def _as_user_error(
             f"'{dotted}': YAML reads this word as {problem['input']}; write it in quotes (\"no\" is Norwegian).{more}", file=path, line=line
         )
     message = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
+    if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        message = "keys with values are expected here"
     shown_value = repr(problem.get("input"))
     if len(shown_value) > 80 or problem["type"] == "value_error":
         shown_value = ""
@@ -195,8 +197,16 @@ def _fields_at(model: type[StrictModel], location: Location) -> list[str]:
             if field is not None:
                 following.extend(_models_in(field.annotation))
         # A list index or a union tag adds a location part without descending into a field.
-        candidates = following or candidates
+        candidates = following or _tagged(candidates, part) or candidates
     return sorted({name for candidate in candidates for name in candidate.model_fields})
+
+
+def _tagged(candidates: Sequence[type[StrictModel]], tag: str | int) -> list[type[StrictModel]]:
+    """Return the models of a tagged union that this tag stands for: those whose ``kind`` may be ``tag``."""
+    kinds: list[tuple[type[StrictModel], Any]] = [
+        (model, model.model_fields["kind"].annotation) for model in candidates if "kind" in model.model_fields
+    ]
+    return [model for model, kind in kinds if tag in typing.get_args(kind)]
 
 
 def _models_in(annotation: object) -> list[type[StrictModel]]:

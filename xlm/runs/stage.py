@@ -23,6 +23,17 @@ from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
 
 RECORD = "stage.json"
+# The script that fills a folder of a run, for messages.
+SCRIPTS = {
+    "tasks": "build_tasks.py",
+    "corpus": "build_corpus.py",
+    "vocabulary": "build_vocab.py",
+    "shards": "build_shards.py",
+    "embeddings": "init_embeddings.py",
+    "train": "pretrain.py",
+    "zero_shot": "zero_shot.py",
+    "code_switching": "code_switching.py",
+}
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,9 @@ def read_record(folder: Path) -> StageRecord:
         data = json.loads(path.read_text(encoding="utf-8"))
         return StageRecord(**data)
     except FileNotFoundError:
-        raise UserError(f"the stage that writes '{folder.name}' has not finished; run it first.", file=folder) from None
+        script = SCRIPTS.get(folder.name)
+        hint = f"run pipelines/{script} first" if script else "run it first"
+        raise UserError(f"the stage that writes '{folder.name}' has not finished; {hint}.", file=folder) from None
     except (ValueError, TypeError):  # not UTF-8, not JSON, or not a record
         raise UserError("this stage record is damaged; delete its folder and run the stage again.", file=path) from None
 

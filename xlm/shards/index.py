@@ -146,6 +146,14 @@ class ShardIndex:
         }
         write_json(folder / INDEX_FILE, data)
 
+    def check_variants(self, asked: int) -> None:
+        """Raise UserError where the recipe asks for another number of variants than the rows were planned in."""
+        if asked != self.variants:
+            raise UserError(
+                f"shards.variants is {asked}, but these shards have row plans in {self.variants}; "
+                "build them again with this recipe (pipelines/build_shards.py)."
+            )
+
     def corpus(self, name: str) -> CorpusEntry:
         """Return a corpus's entry; raises UserError with the names there are."""
         if name not in self.corpora:

@@ -74,6 +74,7 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
     shards_record, _ = store.record(), read_record(folder.vocabulary)
     vocabulary = Vocabulary.load(folder.vocabulary)
     shards = ShardSet(store, vocabulary.fingerprint)
+    shards.index.check_variants(recipe.shards.variants)
     plan = DataPlan(recipe, shards.index)
     loader = BatchLoader(
         plan,
