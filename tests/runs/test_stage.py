@@ -73,7 +73,7 @@ def test_killed_with_sigkill_it_is_invisible_and_the_next_run_clears_up(tmp_path
 
 
 def test_missing_and_damaged_records_say_what_to_do(tmp_path):
-    with pytest.raises(UserError, match="run pipelines/build_corpus.py first"):
+    with pytest.raises(UserError, match=r"run pipelines/build_corpus\.py first"):
         read_record(tmp_path / "corpus")
     (tmp_path / "corpus").mkdir()
     for text in (b"{", b"{}", b"[]", b"\xff\x00"):
