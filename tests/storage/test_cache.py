@@ -208,6 +208,22 @@ def test_readers_that_evict_from_each_other_never_exceed_the_bound(tmp_path: Pat
     assert bytes_in(folder) <= 5 * FILE_BYTES
 
 
+def test_a_fetcher_does_not_wait_for_readers_of_what_another_has_fetched(tmp_path: Path) -> None:
+    files = FileCache(tmp_path, 6 * FILE_BYTES)
+    name = name_of(1)
+    partial = tmp_path / f".{name}.partial"
+    partial.write_bytes(b"")
+    with partial.open("r+b") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)  # as a reader holds the file once it has its final name
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(get, files, 1)
+            time.sleep(0.3)
+            assert not waiting.done()
+            partial.write_bytes(content_of(1))
+            partial.rename(tmp_path / name)
+            assert waiting.result(timeout=5).read_bytes() == content_of(1)
+
+
 def test_threads_share_a_cache_object(tmp_path: Path) -> None:
     files = FileCache(tmp_path, 6 * FILE_BYTES)
 

@@ -127,8 +127,14 @@ class FileCache:
         path = self.folder / f".{sha256}{PARTIAL}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not os.fstat(descriptor).st_nlink or not _is_at(descriptor, path):
+            while not _try_lock(descriptor):
+                # Not waited for in the kernel: the file may meanwhile have got its final name, and then those who
+                # read it hold it as long as they like.
+                if not _is_at(descriptor, path):
+                    yield None
+                    return
+                time.sleep(_POLL_S)
+            if not _is_at(descriptor, path):
                 yield None
                 return
             os.ftruncate(descriptor, 0)  # what a killed process left
@@ -237,6 +243,14 @@ class FileCache:
             "set XLM_SHARD_CACHE to a folder on a local disk with room for shards.storage.cache_gib.",
             file=self.folder,
         ) from None
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
