@@ -26,12 +26,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, hidden: Tensor, plan: AttentionPlan) -> Tensor:
         """Mix [T, width] inside each sequence."""
-        qkv = self.qkv(hidden)
-        keep = None
-        if self.training and self.weight_dropout.rate > 0.0:
-            shapes = [(block.count * plan.heads, block.length, block.length) for block in plan.blocks]
-            keep = tuple(self.weight_dropout.mask(shape, qkv) for shape in shapes)
-        return self.output(attend(qkv, plan, keep))  # type: ignore[no-any-return]
+        return self.output(attend(self.qkv(hidden), plan, dropout=self.weight_dropout))  # type: ignore[no-any-return]
 
 
 class FeedForward(nn.Module):
