@@ -1,0 +1,86 @@
+"""Cross-entropy over the vocabulary without ever holding [predictions, vocabulary].
+
+The weight of every prediction is known beforehand, so the gradients are taken with the loss, once, for the
+loss as it will be used; the backward pass only scales them (`vocabulary_visits` says how).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from xlm.model.vocabulary_visits import Needs, Objective, Visited, visit_vocabulary
+
+
+@dataclass(frozen=True)
+class VocabularyLoss:
+    """The loss of P predictions, and what is known about each afterwards; float64 throughout for float64 input."""
+
+    total: Tensor  # scalar fp32 with gradient
+    losses: Tensor  # [P] fp32, detached: cross-entropy in nats, without smoothing and z-loss
+    correct: Tensor  # [P] bool, detached: the label is the first of the largest logits
+    samples: Tensor | None  # [P] int64: pieces drawn from the softmax
+
+
+def vocabulary_loss(
+    hidden: Tensor,
+    table: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    uniforms: Tensor | None = None,
+) -> VocabularyLoss:
+    """Sum weights * (cross-entropy + z_loss * log(Z)^2) of softmax(hidden table^T + bias) against ``labels``.
+
+    Takes [P, d], [V, d], [V], [P] and [P]; no gradient reaches ``weights``. Smoothing gives each piece
+    label_smoothing / V of the target (Szegedy et al. 2016, as torch has it); the z-loss is PaLM's (Chowdhery et al. 2022).
+    ``uniforms`` [P] in [0, 1) draws one piece a prediction by the inverse of the cumulative distribution.
+    Labels outside the vocabulary are not looked for.
+    """
+    device = hidden.device.type
+    compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    objective = Objective(labels, weights.detach(), label_smoothing, z_loss, uniforms, compute)
+    total, losses, correct, samples = _VocabularyLoss.apply(hidden, table, bias, objective)  # type: ignore[no-untyped-call]
+    return VocabularyLoss(total, losses, correct, samples)
+
+
+class _VocabularyLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        hidden: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        objective: Objective,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        needs = Needs(*ctx.needs_input_grad[:3])
+        visited = visit_vocabulary(hidden, table, bias, objective, needs)
+        ctx.objective, ctx.needs, ctx.visited = objective, needs, visited
+        ctx.save_for_backward(hidden, table, bias)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(t for t in (visited.losses, visited.correct, visited.samples) if t is not None))
+        return visited.total, visited.losses, visited.correct, visited.samples
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # noqa: ANN401
+        if gradient is None:
+            return None, None, None, None
+        visited: Visited | None = ctx.visited
+        if visited is None:  # A graph that was kept: the gradients of the first pass belong to whoever received them.
+            visited = visit_vocabulary(*ctx.saved_tensors, ctx.objective, ctx.needs)
+        ctx.visited = None
+        gradients = (visited.d_hidden, visited.d_table, visited.d_bias)
+        # Looking at the factor would have a GPU wait; a CPU would read and write the whole table for nothing.
+        if gradient.device.type != "cpu" or float(gradient) != 1.0:
+            for tensor in gradients:
+                if tensor is not None:
+                    tensor.mul_(gradient)
+        return *gradients, None
