@@ -20,6 +20,15 @@ Epochs = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 # Objectives whose rows may be documents or full sentences, and those that read translation pairs.
 TEXT_OBJECTIVES: tuple[Objective, ...] = ("mlm", "clm", "rtd")
 PAIR_OBJECTIVES: tuple[Objective, ...] = ("tlm", "contrastive")
+SENTENCE_OBJECTIVES: tuple[Objective, ...] = ("nsp", "sop")
+# Options of an objective that others do not have.
+_OPTIONS: dict[str, tuple[Objective, ...]] = {
+    "rows": TEXT_OBJECTIVES,
+    "form": ("tlm",),
+    "mixup": ("contrastive",),
+    "discriminator_weight": ("rtd",),
+    "sentence_weight": SENTENCE_OBJECTIVES,
+}
 
 
 class ShareRamp(StrictModel):
@@ -132,6 +141,13 @@ class ObjectiveShare(StrictModel):
     # mlm, clm, rtd. "documents": every document, or piece of one, a sequence of its own; "full_sentences":
     # a row is one sequence of consecutive sentences that may cross into the next document (RoBERTa).
     rows: Literal["documents", "full_sentences"] = "documents"
+    # contrastive. Share of pairs that are joined with the next pair of their row, both sides alike, so that sentences
+    # meet beside others (InfoXLM's mixup contrast).
+    mixup: Share = 0.0
+    # rtd: what the discriminator's loss counts beside the generator's (ELECTRA: 50).
+    discriminator_weight: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 50.0
+    # nsp, sop: what the loss of the two classes counts beside the masked tokens'.
+    sentence_weight: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 1.0
     # tlm. "infoxlm": <s> s </s> t </s>, positions go on; "xlm": </s> s </s> </s> t </s>, positions restart;
     # "bert": as infoxlm, told apart by token types.
     form: Literal["infoxlm", "xlm", "bert"] = "infoxlm"
@@ -173,10 +189,10 @@ class Phase(StrictModel):
     @model_validator(mode="after")
     def _options_belong_to_their_objective(self) -> Phase:
         for name, objective in self.objectives.items():
-            if objective.rows != "documents" and name not in TEXT_OBJECTIVES:
-                raise ValueError(f"objectives.{name}.rows is a choice of {', '.join(TEXT_OBJECTIVES)} only; take it out")
-            if objective.form != "infoxlm" and name != "tlm":
-                raise ValueError(f"objectives.{name}.form is a choice of tlm only; take it out")
+            for option, owners in _OPTIONS.items():
+                default = ObjectiveShare.model_fields[option].default
+                if getattr(objective, option) != default and name not in owners:
+                    raise ValueError(f"objectives.{name}.{option} is a choice of {', '.join(owners)} only; take it out")
         return self
 
     @property

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xlm.config.model import ModelConfig
+from xlm.config.model import ModelConfig, Rate
 from xlm.config.phases import Language, Phase, Share
 from xlm.config.strict import StrictModel
 
@@ -107,11 +107,15 @@ class ScheduleSection(StrictModel):
 
 
 class ContrastiveSection(StrictModel):
-    """InfoNCE over mean-pooled sentences (van den Oord et al. 2018), both directions."""
+    """InfoNCE over sentences (van den Oord et al. 2018), both directions; the options are XLCO's (InfoXLM, Chi et al. 2021)."""
 
     temperature: Annotated[float, Field(gt=0.0)] = 0.05
-    # "hidden": pool the final hidden states; the projection is the identity.
-    pooling: Literal["mean"] = "mean"
+    pooling: Literal["mean", "first"] = "mean"  # of a sentence's tokens, or its <s> alone
+    layer: Annotated[int, Field(ge=0)] | None = None  # whose states are pooled (0: embeddings); null: the last
+    # Pairs of earlier steps that serve as negatives beside those of the step (MoCo, He et al. 2020).
+    queue_pairs: Annotated[int, Field(ge=0)] = 0
+    # Keys come from a slow copy of the encoder, which keeps this share of itself in each step; null: from the encoder itself.
+    momentum: Momentum | None = None
 
 
 class CheckpointSection(StrictModel):
@@ -138,6 +142,10 @@ class TrainingSection(StrictModel):
     schedule: ScheduleSection = ScheduleSection()
     gradient_clipping: Annotated[float, Field(ge=0.0)] = 1.0
     contrastive: ContrastiveSection = ContrastiveSection()
+    label_smoothing: Rate = 0.0  # of every prediction of a piece
+    z_loss: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0  # times the squared log normaliser (PaLM: 1e-4)
+    # Fuse the small operations of a layer with torch.compile; needs a C++ compiler on CPUs.
+    compile: bool = False
     checkpoint: CheckpointSection = CheckpointSection()
     loader: LoaderSection = LoaderSection()
     log_every_steps: Annotated[int, Field(ge=1)] = 10
@@ -173,7 +181,9 @@ class Recipe(StrictModel):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     seed: Annotated[int, Field(ge=0)]
     corpora: CorporaSection
-    vocabulary: Path
+    vocabulary: Path  # a spec (YAML), or the folder of a vocabulary that exists already
+    # A model folder (pipelines/import_hf.py, or a checkpoint) whose weights the run starts from.
+    start_from: Path | None = None
     tasks: TasksSection | None = None
     shards: ShardsSection = ShardsSection()
     embeddings: Annotated[AlignedInitialisation | RandomInitialisation, Field(discriminator="kind")]

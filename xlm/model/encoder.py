@@ -1,84 +1,114 @@
-"""The encoder: a stack of attention and feed-forward blocks over packed sequences."""
+"""The encoder: a stack of attention and feed-forward layers over packed sequences."""
 
 from __future__ import annotations
 
 from typing import Literal, overload
 
-import torch.nn.functional as F  # noqa: N812
+import torch
 from torch import Tensor, nn
 
 from xlm.config.model import ModelConfig
 from xlm.errors import UserError
-from xlm.model.attention import AttentionPlan, attend, plan_attention
-from xlm.model.dropout import Dropout, DropoutKey
+from xlm.model.attention import AttentionPlan, plan_attention
+from xlm.model.block import Block, LayerInput
+from xlm.model.dropout import DropoutKey
 from xlm.model.embeddings import Embeddings
-from xlm.model.initialisation import initialise_parameters, unfilled_linear
+from xlm.model.initialisation import initialise_parameters, norm_layer, unfilled_linear
+from xlm.model.rotary import Rotation, rotation
 
 
-class SelfAttention(nn.Module):
-    """Multi-head attention with one projection for queries, keys and values (in this order)."""
-
-    def __init__(self, config: ModelConfig, key: DropoutKey) -> None:
-        super().__init__()
-        self.qkv = unfilled_linear(config.width, 3 * config.width)
-        self.output = unfilled_linear(config.width, config.width)
-        self.weight_dropout = Dropout(config.dropout, key)
-
-    def forward(self, hidden: Tensor, plan: AttentionPlan) -> Tensor:
-        """Mix [T, width] inside each sequence."""
-        return self.output(attend(self.qkv(hidden), plan, dropout=self.weight_dropout))  # type: ignore[no-any-return]
-
-
-class FeedForward(nn.Module):
-    """Two linear maps with an exact GELU between them (Hendrycks & Gimpel 2016)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.inner = unfilled_linear(config.width, config.feed_forward)
-        self.output = unfilled_linear(config.feed_forward, config.width)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Map [T, width] to [T, width]."""
-        return self.output(F.gelu(self.inner(hidden)))  # type: ignore[no-any-return]
-
-
-class Block(nn.Module):
-    """Attention and feed-forward, each with its residual and norm.
-
-    ``post`` normalises after the residual (Vaswani et al. 2017), ``pre`` before each part (Xiong et al. 2020).
-    """
+class LayerStack(nn.Module):
+    """From the sum of the embeddings to hidden states: the part of an encoder that a generator has for itself."""
 
     def __init__(self, config: ModelConfig, key: DropoutKey) -> None:
         super().__init__()
-        self.pre = config.norm_position == "pre"
-        self.attention = SelfAttention(config, key)
-        self.attention_norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
-        self.dropout = Dropout(config.dropout, key)
+        self.config = config
+        self.dropout_key = key
+        factorised = config.embedding_size != config.width
+        self.embedding_projection = unfilled_linear(config.embedding_size, config.width, bias=config.biases) if factorised else None
+        skips_first_norm = config.norm_position == "pre" and config.has_embedding_norm
+        count = config.layers if config.layer_groups is None else config.layer_groups
+        self.blocks = nn.ModuleList(Block(config, key, first_norm=not (skips_first_norm and number == 0)) for number in range(count))
+        self.final_norm = norm_layer(config, config.width) if config.norm_position == "pre" and config.final_norm == "encoder" else None
 
-    def forward(self, hidden: Tensor, plan: AttentionPlan) -> Tensor:
-        """Map [T, width] to [T, width]."""
-        if self.pre:
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), plan))
-            return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))  # type: ignore[no-any-return]
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, plan)))
-        return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))  # type: ignore[no-any-return]
+    def run(
+        self, hidden: Tensor, position_ids: Tensor, cu_seqlens: Tensor, causal: Tensor | None, needed: Tensor | None, keep_all: bool
+    ) -> list[Tensor]:
+        """Return the states of every layer, the embeddings first, or with ``keep_all`` false the last alone.
+
+        With ``needed`` [N] the last layer goes on with these tokens only after its attention: nobody reads the others.
+        """
+        if self.embedding_projection is not None:
+            hidden = self.embedding_projection(hidden)
+        views = _LayerViews(self.config, position_ids, cu_seqlens, causal)
+        states = [hidden]
+        last = self.config.layers - 1
+        for number in range(self.config.layers):
+            keep = self._stochastic_depth(number, hidden, cu_seqlens)
+            layer = LayerInput(views.plan(number), views.rotation(number), needed if number == last else None, keep)
+            hidden = self.block_of(number)(hidden, layer)
+            states = [*states, hidden] if keep_all else [hidden]
+        if self.final_norm is not None:
+            states[-1] = self.final_norm(states[-1])
+        return states
+
+    def block_of(self, layer: int) -> Block:
+        """Return the block of a layer; consecutive layers of a group are one block."""
+        block = self.blocks[layer * len(self.blocks) // self.config.layers]
+        assert isinstance(block, Block)  # noqa: S101 (for the type checker)
+        return block
+
+    def _stochastic_depth(self, layer: int, hidden: Tensor, cu_seqlens: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Draw, for each sequence, whether it skips the two branches of a layer (Huang et al. 2016, linear decay)."""
+        rate = self.config.stochastic_depth * (layer + 1) / self.config.layers
+        if not self.training or rate == 0.0:
+            return None
+        lengths = cu_seqlens.diff().to(hidden.device, torch.int64)
+        generator = torch.Generator(device=hidden.device).manual_seed(self.dropout_key.next_seed())
+        kept = torch.empty(2, len(lengths), 1, device=hidden.device).bernoulli_(1.0 - rate, generator=generator).div_(1.0 - rate)
+        of_token = torch.repeat_interleave(torch.arange(len(lengths), device=hidden.device), lengths, output_size=hidden.shape[0])
+        return kept[0][of_token], kept[1][of_token]
 
 
-class Encoder(nn.Module):
+class _LayerViews:
+    """What layers of a kind share: attention plans by reach, rotations by base, each made when first asked for."""
+
+    def __init__(self, config: ModelConfig, position_ids: Tensor, cu_seqlens: Tensor, causal: Tensor | None) -> None:
+        self._config, self._position_ids, self._cu_seqlens, self._causal = config, position_ids, cu_seqlens, causal
+        self._plans: dict[int | None, AttentionPlan] = {}
+        self._rotations: dict[float, Rotation] = {}
+        longest = self.plan(0).longest
+        # Positions that restart inside a sequence may stay below the limit: look only where it could be passed.
+        if longest > config.max_positions and int(position_ids.max()) >= config.max_positions:
+            raise UserError(
+                f"a sequence needs {int(position_ids.max()) + 1} positions, but the model has max_positions {config.max_positions}; "
+                "shorten the phase's sequence_length or raise model.max_positions."
+            )
+
+    def plan(self, layer: int) -> AttentionPlan:
+        reach = self._config.reach(layer)
+        if reach not in self._plans:
+            self._plans[reach] = plan_attention(self._cu_seqlens, self._config.heads, causal=self._causal, reach=reach)
+        return self._plans[reach]
+
+    def rotation(self, layer: int) -> Rotation | None:
+        if self._config.positions != "rotary":
+            return None
+        base = self._config.rotary_base_of(layer)
+        if base not in self._rotations:
+            self._rotations[base] = rotation(self._position_ids, self._config.width // self._config.heads, base)
+        return self._rotations[base]
+
+
+class Encoder(LayerStack):
     """Ids of packed sequences in, hidden states of their tokens out; deterministic until initialised anew."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int) -> None:
-        super().__init__()
-        self.config = config
+        key = DropoutKey()
+        super().__init__(config, key)
         self.vocabulary_size = vocabulary_size
         self.language_count = language_count
-        self.dropout_key = DropoutKey()
-        self.embeddings = Embeddings(config, vocabulary_size, language_count, self.dropout_key)
-        self.blocks = nn.ModuleList(Block(config, self.dropout_key) for _ in range(config.layers))
-        ends_with_norm = config.norm_position == "pre" and config.final_norm
-        self.final_norm = nn.LayerNorm(config.width, eps=config.norm_epsilon) if ends_with_norm else None
+        self.embeddings = Embeddings(config, vocabulary_size, language_count, key)
         initialise_parameters(self, config, seed=0)
 
     @overload
@@ -90,6 +120,9 @@ class Encoder(nn.Module):
         *,
         token_type_ids: Tensor | None = None,
         language_ids: Tensor | None = None,
+        causal: Tensor | None = None,
+        needed: Tensor | None = None,
+        token_table: Tensor | None = None,
         return_layers: Literal[False] = False,
     ) -> Tensor: ...
 
@@ -102,6 +135,9 @@ class Encoder(nn.Module):
         *,
         token_type_ids: Tensor | None = None,
         language_ids: Tensor | None = None,
+        causal: Tensor | None = None,
+        needed: Tensor | None = None,
+        token_table: Tensor | None = None,
         return_layers: Literal[True],
     ) -> tuple[Tensor, ...]: ...
 
@@ -113,30 +149,17 @@ class Encoder(nn.Module):
         *,
         token_type_ids: Tensor | None = None,
         language_ids: Tensor | None = None,
+        causal: Tensor | None = None,
+        needed: Tensor | None = None,
+        token_table: Tensor | None = None,
         return_layers: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
-        """Encode [T] ids with boundaries [S + 1] as [T, width].
+        """Encode [T] ids with boundaries [S + 1] as [T, width], or as the states of ``needed`` tokens [N], [N, width].
 
-        With ``return_layers``: all layers + 1 states, the first the embeddings, the last after the final norm.
-        Raises UserError for positions beyond the model's.
+        ``causal`` [S] marks sequences whose tokens see only what comes before them. With ``return_layers``: all
+        layers + 1 states, the first the embeddings, the last after the final norm. Raises UserError for positions
+        beyond the model's.
         """
-        plan = plan_attention(cu_seqlens, self.config.heads)
-        self._check_positions(plan, position_ids)
-        hidden: Tensor = self.embeddings(input_ids, position_ids, token_type_ids, language_ids)
-        layers = [hidden]
-        for block in self.blocks:
-            hidden = block(hidden, plan)
-            layers.append(hidden)
-        if self.final_norm is not None:
-            hidden = self.final_norm(hidden)
-            layers[-1] = hidden
-        return tuple(layers) if return_layers else hidden
-
-    def _check_positions(self, plan: AttentionPlan, position_ids: Tensor) -> None:
-        # Positions that restart inside a sequence may stay below the limit: look only where it could be passed.
-        limit = self.config.max_positions
-        if plan.longest > limit and int(position_ids.max()) >= limit:
-            raise UserError(
-                f"a sequence needs {int(position_ids.max()) + 1} positions, but the model has max_positions {limit}; "
-                "shorten the phase's sequence_length or raise model.max_positions."
-            )
+        embedded = self.embeddings(input_ids, position_ids, token_type_ids, language_ids, token_table)
+        states = self.run(embedded, position_ids, cu_seqlens, causal, needed, return_layers)
+        return tuple(states) if return_layers else states[-1]

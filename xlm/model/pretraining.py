@@ -1,65 +1,103 @@
-"""Encoder and language-model head together: what the trainer wraps and a checkpoint holds."""
+"""Encoder and heads together: what the trainer wraps and a checkpoint holds."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from xlm.batching.packed_batch import PackedBatch
+from xlm.batching.packed_batch import OBJECTIVE_CODE, PackedBatch
 from xlm.config.model import ModelConfig
 from xlm.errors import UserError
-from xlm.model.cross_entropy import chunked_cross_entropy
 from xlm.model.encoder import Encoder
-from xlm.model.heads import LanguageModelHead
+from xlm.model.generator import Generator
+from xlm.model.heads import DiscriminatorHead, LanguageModelHead, SentenceHead
 from xlm.model.initialisation import initialise_parameters
+from xlm.model.tied_table import share_table
+from xlm.model.vocabulary_loss import VocabularyLoss, vocabulary_loss
+
+_CLM = OBJECTIVE_CODE["clm"]
+
+
+@dataclass(frozen=True)
+class TokenTables:
+    """The token embeddings as they are looked up, and as the vocabulary projection reads them; see `share_table`."""
+
+    lookup: Tensor  # [vocabulary, embedding width]
+    projection: Tensor  # [vocabulary, embedding width]
 
 
 class PretrainingModel(nn.Module):
-    """Hidden states of every token, and losses at the predicted positions only."""
+    """Hidden states of tokens, and losses at the predicted positions only."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int) -> None:
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
         self.encoder = Encoder(config, vocabulary_size, language_count)
-        self.lm_head = LanguageModelHead(config, vocabulary_size)
-        initialise_parameters(self.lm_head, config, seed=0, prefix="lm_head.")
+        key = self.encoder.dropout_key
+        self.lm_head = LanguageModelHead(config, vocabulary_size) if config.language_model_head else None
+        self.sentence_head = SentenceHead(config, key) if config.sentence_head else None
+        self.discriminator_head = DiscriminatorHead(config) if config.discriminator_head else None
+        self.generator = Generator(config, config.generator, vocabulary_size, key) if config.generator else None
+        self.initialise(seed=0)
 
-    def forward(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        """Return hidden states [T, width] and losses [P]."""
-        hidden = self.hidden(batch)
-        return hidden, self.token_losses(hidden, batch.predict_positions, batch.labels)
+    def token_tables(self) -> TokenTables:
+        """Return the tables of one forward pass; all its look-ups and projections have to take them from here."""
+        lookup, projection = share_table(self.encoder.embeddings.tokens.weight)
+        own = None if self.lm_head is None else self.lm_head.weight
+        return TokenTables(lookup, own if isinstance(own, Tensor) else projection)
 
-    def hidden(self, batch: PackedBatch) -> Tensor:
-        """Encode a batch as [T, width]; ids that the model has no table for are left aside."""
+    def encode(self, batch: PackedBatch, tables: TokenTables, *, needed: Tensor | None = None, input_ids: Tensor | None = None) -> Tensor:
+        """Encode a batch as [T, width], or as the states of ``needed`` [N] tokens; its CLM sequences causally.
+
+        ``input_ids`` [T] stand for the batch's own where tokens were replaced. Ids that the model has no table for
+        are left aside.
+        """
         states: Tensor = self.encoder(
-            batch.input_ids,
+            batch.input_ids if input_ids is None else input_ids,
             batch.position_ids,
             batch.cu_seqlens,
             token_type_ids=batch.token_type_ids if self.config.token_types else None,
             language_ids=batch.language_ids if self.config.language_embeddings else None,
+            causal=batch.sequence_objective == _CLM,
+            needed=needed,
+            token_table=tables.lookup,
         )
         return states
 
-    def token_losses(self, hidden: Tensor, positions: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy at ``positions`` [P] of [T, width] against ``labels`` [P], fp32 [P]."""
-        predicted = self.lm_head(hidden.index_select(0, positions))
-        return chunked_cross_entropy(predicted, self.output_table, self.lm_head.bias, labels)
+    def vocabulary_loss(self, states: Tensor, labels: Tensor, weights: Tensor, tables: TokenTables) -> VocabularyLoss:
+        """Return the loss of states [P, width] against ``labels`` [P], each counted ``weights`` [P] times."""
+        head = self._language_model_head()
+        return vocabulary_loss(head(states), tables.projection, head.bias, labels, weights)
+
+    def language_model_loss(self, batch: PackedBatch, weights: Tensor) -> VocabularyLoss:
+        """Return the loss of a batch at its predicted positions [P], encoding no more than that needs."""
+        tables = self.token_tables()
+        states = self.encode(batch, tables, needed=batch.predict_positions)
+        return self.vocabulary_loss(states, batch.labels, weights, tables)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return [n, vocabulary] scores for [n, width]; for reading a few predictions, not for training."""
-        return F.linear(self.lm_head(hidden), self.output_table, self.lm_head.bias)
+        head = self._language_model_head()
+        return F.linear(head(hidden), self.output_table, head.bias)
 
     @property
     def output_table(self) -> Tensor:
-        """The vocabulary projection [vocabulary, width]: the token embeddings when tied."""
-        own = self.lm_head.weight
+        """The vocabulary projection [vocabulary, embedding width]: the token embeddings when tied."""
+        own = self._language_model_head().weight
         return own if isinstance(own, Tensor) else self.encoder.embeddings.tokens.weight
+
+    def _language_model_head(self) -> LanguageModelHead:
+        if self.lm_head is None:
+            raise UserError("this model has no language-model head; set model.language_model_head to true.")
+        return self.lm_head
 
     def tie_weights(self) -> None:
         """Make the projection the token table, if the configuration says so; a table loaded beside it is let go."""
-        if self.config.tied_output:
+        if self.config.tied_output and self.lm_head is not None:
             self.lm_head.register_parameter("weight", None)
 
     def initialise(self, seed: int) -> None:
