@@ -1,45 +1,89 @@
-"""The feed-forward part of a block and its activations."""
+"""The feed-forward part of a block and its activations.
+
+What a layer keeps for its backward pass is mostly the feed-forward part's: the numbers before the activation, and
+those after it, both wider than the layer. The latter are computed again where they are needed instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from xlm.config.model import ModelConfig
 from xlm.model.initialisation import unfilled_linear
 
-# Hendrycks & Gimpel 2016: exact, and by its tanh approximation (as BERT's first code and ALBERT compute it).
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "geglu": F.gelu,
-}
-
 
 def activation(config: ModelConfig) -> Callable[[Tensor], Tensor]:
-    """Return the function that blocks and heads apply number by number."""
-    return _ACTIVATIONS[config.activation]
+    """Return the function that heads apply number by number: GELU (Hendrycks & Gimpel 2016), exact or by tanh."""
+    approximate = _approximation(config)
+
+    def gelu(values: Tensor) -> Tensor:
+        return F.gelu(values, approximate=approximate)
+
+    return gelu
+
+
+def _approximation(config: ModelConfig) -> str:
+    # BERT's first code and ALBERT approximate the normal distribution by a tanh.
+    return "tanh" if config.activation == "gelu_tanh" else "none"
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with an activation between them; GeGLU multiplies half of the first map's numbers by the other
-    half's GELU (Shazeer 2020).
+    """Two linear maps with an activation between them.
+
+    GeGLU multiplies the GELU of half of the first map's numbers by the other half (Shazeer 2020).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.gated = config.activation == "geglu"
-        self.activation = activation(config)
+        self.approximate = _approximation(config)
         self.inner = unfilled_linear(config.width, config.feed_forward * (2 if self.gated else 1), bias=config.biases)
         self.output = unfilled_linear(config.feed_forward, config.width, bias=config.biases)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map [T, width] to [T, width]."""
-        inner = self.inner(hidden)
-        if self.gated:
-            activated, gate = inner.chunk(2, dim=-1)
-            return self.output(self.activation(activated) * gate)  # type: ignore[no-any-return]
-        return self.output(self.activation(inner))  # type: ignore[no-any-return]
+        output: Tensor = _ActivatedLinear.apply(  # type: ignore[no-untyped-call]
+            self.inner(hidden), self.output.weight, self.output.bias, self.gated, self.approximate
+        )
+        return output
+
+
+class _ActivatedLinear(torch.autograd.Function):
+    """A linear map of activated numbers that keeps the numbers before the activation only."""
+
+    @staticmethod
+    def forward(ctx: Any, inner: Tensor, weight: Tensor, bias: Tensor | None, gated: bool, approximate: str) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(inner, weight)
+        ctx.gated, ctx.approximate, ctx.bias_type = gated, approximate, None if bias is None else bias.dtype
+        return F.linear(_activated(inner, gated, approximate), weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:  # noqa: ANN401
+        inner, weight = ctx.saved_tensors
+        with torch.autocast(gradient.device.type, enabled=False):
+            d_activated = gradient @ weight.to(gradient.dtype)
+            d_weight = (gradient.t() @ _activated(inner, ctx.gated, ctx.approximate).to(gradient.dtype)).to(weight.dtype)
+            d_bias = None if ctx.bias_type is None else gradient.sum(0).to(ctx.bias_type)
+            return _activation_gradient(d_activated.to(inner.dtype), inner, ctx.gated, ctx.approximate), d_weight, d_bias, None, None
+
+
+def _activated(inner: Tensor, gated: bool, approximate: str) -> Tensor:
+    if not gated:
+        return F.gelu(inner, approximate=approximate)
+    values, gate = inner.chunk(2, dim=-1)
+    return F.gelu(values, approximate=approximate).mul_(gate)
+
+
+def _activation_gradient(gradient: Tensor, inner: Tensor, gated: bool, approximate: str) -> Tensor:
+    if not gated:
+        return torch.ops.aten.gelu_backward(gradient, inner, approximate=approximate)  # type: ignore[no-any-return]
+    values, gate = inner.chunk(2, dim=-1)
+    d_values = torch.ops.aten.gelu_backward(gradient * gate, values, approximate=approximate)
+    return torch.cat([d_values, gradient * F.gelu(values, approximate=approximate)], dim=-1)
