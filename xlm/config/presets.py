@@ -7,16 +7,28 @@ since nothing is shifted by the padding id.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from xlm.errors import UserError, suggest
+from xlm.errors import suggest
 
 FOLDER = Path(__file__).parent.parent / "model" / "presets"
 PRESET_KEY, PUBLISHED_KEY = "preset", "published"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What is known of the published model beside its shape; ``parameters`` as its source rounds them."""
+
+    vocabulary_size: int
+    parameters: int
+    languages: int
+    source: str
 
 
 def preset_names() -> tuple[str, ...]:
@@ -27,37 +39,33 @@ def preset_names() -> tuple[str, ...]:
 def with_preset(data: Any) -> Any:  # noqa: ANN401 (whatever YAML holds)
     """Put a preset's values under those that are written beside its name; ValueError, with the nearest name, for none.
 
-    Anything but a mapping with the key ``preset`` comes back as it is.
+    A section inside (``generator``) is joined key by key, too. Anything but a mapping with the key ``preset`` comes
+    back as it is.
     """
     if not isinstance(data, dict) or PRESET_KEY not in data:
         return data
-    written = {key: value for key, value in data.items() if key != PRESET_KEY}
-    return {**preset_values(data[PRESET_KEY]), **written}
+    values = preset_values(data[PRESET_KEY])
+    for key, written in data.items():
+        below = values.get(key)
+        if key != PRESET_KEY:
+            values[key] = {**below, **written} if isinstance(below, dict) and isinstance(written, dict) else written
+    return values
 
 
 def preset_values(name: str) -> dict[str, Any]:
     """Return a preset's fields of `ModelConfig`; raises ValueError for one that does not exist."""
-    return {key: value for key, value in _read(name).items() if key != PUBLISHED_KEY}
+    return {key: value for key, value in copy.deepcopy(_read(str(name))).items() if key != PUBLISHED_KEY}
 
 
-def published(name: str) -> dict[str, Any]:
-    """Return what a preset says of the published model: vocabulary_size, languages, parameters, source."""
-    facts: dict[str, Any] = _read(name).get(PUBLISHED_KEY, {})
-    return dict(facts)
-
-
-def check_preset(name: str) -> None:
-    """Raise UserError, with the nearest name, for a preset that does not exist."""
-    try:
-        _read(name)
-    except ValueError as problem:
-        raise UserError(f"{problem}.") from None
+def published(name: str) -> Published:
+    """Return what a preset says of the published model; raises ValueError for one that does not exist."""
+    return Published(**_read(name)[PUBLISHED_KEY])
 
 
 @cache
 def _read(name: str) -> dict[str, Any]:
     names = preset_names()
     if name not in names:
-        raise ValueError(f"there is no model preset '{name}'{suggest(str(name), names)}; allowed: {', '.join(names)}")
+        raise ValueError(f"there is no model preset '{name}'{suggest(name, names)}; allowed: {', '.join(names)}")
     values: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     return values
