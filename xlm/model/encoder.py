@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from xlm.config.model import ModelConfig
-from xlm.errors import UserError
 from xlm.model.attention import AttentionPlan, plan_attention
 from xlm.model.block import Block, LayerInput
 from xlm.model.dropout import DropoutKey
-from xlm.model.embeddings import Embeddings
+from xlm.model.embeddings import Embeddings, beyond_positions
 from xlm.model.initialisation import initialise_parameters, norm_layer, unfilled_linear
 from xlm.model.rotary import Rotation, rotation
 
@@ -26,8 +25,9 @@ class LayerStack(nn.Module):
         self.dropout_key = key
         factorised = config.embedding_size != config.width
         self.embedding_projection = unfilled_linear(config.embedding_size, config.width, bias=config.biases) if factorised else None
-        skips_first_norm = config.norm_position == "pre" and config.has_embedding_norm
         count = config.layers if config.layer_groups is None else config.layer_groups
+        # Only where the first block reads the norm's own output, and is the block of no other layer.
+        skips_first_norm = config.norm_position == "pre" and config.has_embedding_norm and not factorised and count == config.layers
         self.blocks = nn.ModuleList(Block(config, key, first_norm=not (skips_first_norm and number == 0)) for number in range(count))
         self.final_norm = norm_layer(config, config.width) if config.norm_position == "pre" and config.final_norm == "encoder" else None
 
@@ -55,7 +55,7 @@ class LayerStack(nn.Module):
     def block_of(self, layer: int) -> Block:
         """Return the block of a layer; consecutive layers of a group are one block."""
         block = self.blocks[layer * len(self.blocks) // self.config.layers]
-        assert isinstance(block, Block)  # noqa: S101 (for the type checker)
+        assert isinstance(block, Block)
         return block
 
     def _stochastic_depth(self, layer: int, hidden: Tensor, cu_seqlens: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -80,10 +80,7 @@ class _LayerViews:
         longest = self.plan(0).longest
         # Positions that restart inside a sequence may stay below the limit: look only where it could be passed.
         if longest > config.max_positions and int(position_ids.max()) >= config.max_positions:
-            raise UserError(
-                f"a sequence needs {int(position_ids.max()) + 1} positions, but the model has max_positions {config.max_positions}; "
-                "shorten the phase's sequence_length or raise model.max_positions."
-            )
+            raise beyond_positions(position_ids, config.max_positions)
 
     def plan(self, layer: int) -> AttentionPlan:
         reach = self._config.reach(layer)

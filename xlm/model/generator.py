@@ -14,7 +14,7 @@ def generator_config(config: ModelConfig, section: GeneratorSection) -> ModelCon
     """Return the generator's own shape: the model's choices at the generator's sizes, on the model's embeddings."""
     sizes = {"width": section.width, "layers": section.layers, "heads": section.heads, "feed_forward": section.feed_forward}
     apart = {"embedding_width": config.embedding_size, "layer_groups": None, "generator": None, "language_model_head": True}
-    heads = {"sentence_head": False, "discriminator_head": False, "head_transform": True}
+    heads = {"sentence_head": False, "discriminator_head": False, "head_transform": True, "tied_output": True}
     return ModelConfig(**{**config.model_dump(), **sizes, **apart, **heads})
 
 

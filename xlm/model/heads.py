@@ -45,9 +45,9 @@ class SentenceHead(nn.Module):
     def __init__(self, config: ModelConfig, key: DropoutKey) -> None:
         super().__init__()
         self.scale = WidthScaling.of(config).output_scale
-        self.pooler = unfilled_linear(config.width, config.width)
+        self.pooler = unfilled_linear(config.width, config.width, bias=config.biases)
         self.dropout = Dropout(config.dropout, key)
-        self.classifier = unfilled_linear(config.width, 2)
+        self.classifier = unfilled_linear(config.width, 2, bias=config.output_bias)
 
     def forward(self, first: Tensor) -> Tensor:
         """Score the first tokens of sequences, [S, width] to [S, 2]."""
@@ -61,8 +61,8 @@ class DiscriminatorHead(nn.Module):
         super().__init__()
         self.scale = WidthScaling.of(config).output_scale
         self.activation = activation(config)
-        self.dense = unfilled_linear(config.width, config.width)
-        self.score = unfilled_linear(config.width, 1)
+        self.dense = unfilled_linear(config.width, config.width, bias=config.biases)
+        self.score = unfilled_linear(config.width, 1, bias=config.output_bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Score [T, width] as [T]; above 0: replaced."""

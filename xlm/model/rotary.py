@@ -19,7 +19,8 @@ class Rotation:
 def rotation(position_ids: Tensor, head_width: int, base: float) -> Rotation:
     """Return the angles of [T] positions; number i of a head turns together with number i + head width / 2 (GPT-NeoX's order)."""
     exponents = torch.arange(0, head_width, 2, dtype=torch.float32, device=position_ids.device) / head_width
-    angles = position_ids.float()[:, None] / base ** exponents[None, :]
+    # Their reciprocals first, as everybody rounds them: far positions turn by hundreds of radians, and a last bit shows.
+    angles = position_ids.float()[:, None] * (1.0 / base**exponents)[None, :]
     return Rotation(angles.cos()[:, None, :], angles.sin()[:, None, :])
 
 
