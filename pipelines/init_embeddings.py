@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from xlm.config.recipe import AlignedInitialisation, Recipe
 from xlm.errors import exits_cleanly
-from xlm.model.aligned import AlignedEmbeddings, Pair, aligned_embeddings, save_aligned
+from xlm.model.aligned import AlignedEmbeddings, aligned_embeddings, save_aligned
+from xlm.model.aligned_strings import PairBlock
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.progress import Progress
@@ -33,10 +34,13 @@ def main() -> None:
         print(f"embeddings: already done ({folder.embeddings}).")
         return
     with stage.write() as output:
+        shards = ShardSet(folder.shards, vocabulary.fingerprint)
         result = aligned_embeddings(
-            pair_corpora(ShardSet(folder.shards, vocabulary.fingerprint)),
+            pair_corpora(shards),
             vocabulary.size,
-            recipe.model.width,
+            recipe.model.embedding_size,
+            tokens=sum(corpus.tokens for corpus in shards.index.of_kind("pair")),
+            scratch=output.folder,
             # The recipe's scale is what the encoder sees; the table is smaller by the model's own factor.
             rms=settings.scale / recipe.model.embedding_scale,
             power=settings.singular_value_power,
@@ -45,17 +49,17 @@ def main() -> None:
         save_aligned(output.folder, result.table, vocabulary.fingerprint)
         output.summary.update(summary(result, vocabulary.fingerprint))
     print("\n".join(f"{name.replace('_', ' '):<18} {value:>12,}" for name, value in output.summary.items() if isinstance(value, int)))
-    print(f"embeddings: {vocabulary.size:,} x {recipe.model.width} in {folder.embeddings}")
+    print(f"embeddings: {vocabulary.size:,} x {recipe.model.embedding_size} in {folder.embeddings}")
 
 
-def pair_corpora(shards: ShardSet) -> dict[str, Iterator[Pair]]:
-    """Return, for each pair corpus, its (key, source ids, target ids); read when iterated."""
+def pair_corpora(shards: ShardSet) -> dict[str, Iterator[PairBlock]]:
+    """Return, for each pair corpus, its pairs shard by shard; read when iterated."""
 
-    def pairs(corpus: CorpusEntry) -> Iterator[Pair]:
+    def pairs(corpus: CorpusEntry) -> Iterator[PairBlock]:
         with Progress(f"embeddings: {corpus.name}", total=corpus.items, unit="pairs") as progress:
             for shard in shards.shards(corpus.name):
-                for item, key in enumerate(shard.batch.column(NAME_COLUMN["pair"]).to_pylist()):
-                    yield key, shard.side(0, item), shard.side(1, item)
+                (source, target), (source_ends, target_ends) = shard.tokens, shard.offsets
+                yield PairBlock(shard.batch.column(NAME_COLUMN["pair"]).to_pylist(), (source, target), (source_ends, target_ends))
                 progress.advance(shard.items)
 
     return {corpus.name: pairs(corpus) for corpus in shards.index.of_kind("pair")}
@@ -65,7 +69,7 @@ def stage_inputs(recipe: Recipe, shards: str, vocabulary: str) -> dict[str, str]
     """Return the fingerprints that decide what the embeddings are."""
     settings = {
         "embeddings": recipe.embeddings.model_dump(mode="json"),
-        "width": recipe.model.width,
+        "width": recipe.model.embedding_size,
         "embedding_scale": recipe.model.embedding_scale,
         "seed": recipe.seed,
     }

@@ -1,12 +1,19 @@
 """Aligned embeddings: translations meet, the weighting is its formula, the file carries its vocabulary."""
 
+import tempfile
+import tracemalloc
+from pathlib import Path
+
 import numpy as np
 import pytest
-from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
 
 from xlm.errors import UserError
 from xlm.model import aligned
 from xlm.model.aligned import aligned_embeddings, load_aligned, save_aligned
+from xlm.model.aligned_strings import PairBlock
+from xlm.model.streamed_svd import random_panels
+from xlm.seeding import keyed_generator
 
 CONCEPTS = 60
 LANGUAGES = ("de", "fr")
@@ -29,6 +36,29 @@ VOCABULARY = 10 + 3 * CONCEPTS
 SETTINGS = {"vocabulary_size": VOCABULARY, "width": 32, "rms": 0.05}
 
 
+def embeddings(corpora, scratch=None, **settings):
+    """Hand corpora over in blocks of at most 100 pairs."""
+    blocks = {name: [PairBlock.of(pairs[first : first + 100]) for first in range(0, len(pairs), 100)] for name, pairs in corpora.items()}
+    tokens = sum(len(source) + len(target) for pairs in corpora.values() for _, source, target in pairs)
+    with tempfile.TemporaryDirectory() as folder:
+        return aligned_embeddings(blocks, tokens=tokens, scratch=scratch or Path(folder), **SETTINGS | settings)
+
+
+def weighted_by_hand(corpora):
+    """Steps 1-3 of the weighting, string by string: [VOCABULARY, texts]."""
+    texts = {}
+    for name, pairs in corpora.items():
+        for key, *sides in pairs:
+            texts.setdefault(key, set()).update((tag, tuple(side)) for tag, side in zip(name.split("_"), sides, strict=True) if len(side))
+    matrix = np.zeros((VOCABULARY, len(texts)))
+    for column, strings in enumerate(texts.values()):
+        for _, string in strings:
+            for piece in string:
+                matrix[piece, column] += 1 / len(string)
+    matrix /= np.sqrt((matrix**2).sum(0))
+    return matrix / np.maximum((matrix**2).sum(1, keepdims=True), 1e-30) ** 0.25
+
+
 def nearest_is_the_translation(table, language):
     english = table[10 : 10 + CONCEPTS]
     place = 10 + (1 + LANGUAGES.index(language)) * CONCEPTS
@@ -38,7 +68,7 @@ def nearest_is_the_translation(table, language):
 
 
 def test_a_piece_lies_nearest_to_its_translation():
-    table = aligned_embeddings(invented_corpora(), **SETTINGS).table
+    table = embeddings(invented_corpora()).table
     assert nearest_is_the_translation(table, "de") > 0.9
     assert nearest_is_the_translation(table, "fr") > 0.9
 
@@ -49,13 +79,13 @@ def test_misaligned_corpora_do_not_align():
     for pairs in shuffled.values():
         targets = np.random.default_rng(1).permutation(len(pairs))
         pairs[:] = [(key, source, pairs[other][2]) for (key, source, _), other in zip(pairs, targets, strict=True)]
-    assert nearest_is_the_translation(aligned_embeddings(shuffled, **SETTINGS).table, "de") < 0.3
+    assert nearest_is_the_translation(embeddings(shuffled).table, "de") < 0.3
 
 
 def test_size_of_rows_and_counts():
     corpora = invented_corpora()
     corpora["en_de"].append(("new", np.array([10, 11]), np.array([], dtype=np.uint16)))
-    result = aligned_embeddings(corpora, **SETTINGS)
+    result = embeddings(corpora)
     assert result.table.shape == (VOCABULARY, 32)
     assert result.table.dtype == np.float32
     assert (result.aligned_strings, result.strings, result.empty_strings) == (1501, 3 * 1500 + 1, 1)
@@ -67,7 +97,7 @@ def test_size_of_rows_and_counts():
 def test_rarity_is_its_formula():
     """The row lengths follow min over languages of log(1 + strings / strings with the piece)."""
     corpora = invented_corpora(strings=400)
-    table = aligned_embeddings(corpora, **SETTINGS).table
+    table = embeddings(corpora).table
     strings = {"en": [set(source.tolist()) for _, source, _ in corpora["en_de"]]}
     strings |= {name[3:]: [set(target.tolist()) for _, _, target in pairs] for name, pairs in corpora.items()}
     lengths = np.linalg.norm(table, axis=1)
@@ -78,26 +108,41 @@ def test_rarity_is_its_formula():
     np.testing.assert_allclose(lengths[10:] / lengths[10:].mean(), expected[10:] / expected[10:].mean(), rtol=1e-4)
 
 
-def test_weighting_is_its_formula():
-    corpora = {"en_de": [("a", np.array([0, 0, 1]), np.array([2])), ("b", np.array([1]), np.array([2, 3]))]}
-    strings = aligned._collect(corpora)
-    matrix = aligned._weighted(aligned._occurrences(strings, 4), strings).toarray()
-    spread = np.array([[2 / 3, 0], [1 / 3, 1], [1, 0.5], [0, 0.5]])
-    columns = spread / np.sqrt((spread**2).sum(0))
-    expected = columns / (columns**2).sum(1, keepdims=True) ** 0.25
-    np.testing.assert_allclose(matrix, expected, rtol=1e-5)
-
-
 def test_rows_point_where_the_exact_decomposition_points():
     """At a width that oversampling lifts to full rank the random projection is exact."""
     corpora = invented_corpora(strings=300)
     width = 3 * CONCEPTS - aligned.OVERSAMPLING
-    table = aligned_embeddings(corpora, VOCABULARY, width, rms=1.0, power=0.5).table[10:].astype(np.float64)
-    strings = aligned._collect(corpora)
-    left, singular, _ = np.linalg.svd(aligned._weighted(aligned._occurrences(strings, VOCABULARY), strings).toarray()[10:])
+    table = embeddings(corpora, width=width, rms=1.0, power=0.5).table[10:].astype(np.float64)
+    left, singular, _ = np.linalg.svd(weighted_by_hand(corpora)[10:])
     exact = left[:, :width] * singular[:width] ** 0.5
     cosines = [rows @ rows.T / np.outer(*2 * [np.linalg.norm(rows, axis=1)]) for rows in (table, exact)]
     np.testing.assert_allclose(*cosines, atol=2e-3)
+
+
+def test_the_table_is_that_of_scikit_learn_but_for_signs():
+    """On the whole matrix, with the same random start."""
+    corpora = invented_corpora()
+    table = embeddings(corpora, rms=1.0, power=0.25).table.astype(np.float64)
+    start = np.concatenate(random_panels(keyed_generator("aligned", 0), VOCABULARY, 32 + aligned.OVERSAMPLING), axis=1)
+
+    class SameStart(np.random.RandomState):
+        def normal(self, size):
+            assert size == start.shape
+            return start
+
+    left, singular, _ = randomized_svd(
+        weighted_by_hand(corpora), 32, n_oversamples=aligned.OVERSAMPLING, n_iter=aligned.POWER_ITERATIONS, random_state=SameStart(0)
+    )
+    rows = left * singular**0.25
+    rows = rows[10:] * (np.linalg.norm(table[10:], axis=1) / np.linalg.norm(rows[10:], axis=1))[:, None]
+    signs = np.sign(np.sum(rows * table[10:], axis=0))
+    np.testing.assert_allclose(rows * signs, table[10:], atol=2e-3 * np.abs(rows).max())
+
+
+@pytest.mark.parametrize("part_tokens", [700, 5_000])
+def test_how_many_parts_there_are_changes_only_the_rounding(part_tokens):
+    whole, parted = (embeddings(invented_corpora(), part_tokens=size).table for size in (1 << 20, part_tokens))
+    np.testing.assert_allclose(parted, whole, atol=1e-4 * np.abs(whole).max())
 
 
 def test_a_string_counts_once_however_many_corpora_pair_it():
@@ -106,29 +151,50 @@ def test_a_string_counts_once_however_many_corpora_pair_it():
         "en_de": [("a", np.array([0]), np.array([1])), ("a", np.array([0]), np.array([3]))],  # two translations
         "en_fr": [("a", np.array([0]), np.array([2])), ("b", np.array([0]), np.array([2]))],
     }
-    strings = aligned._collect(corpora)
-    assert strings.pieces.tolist() == [1, 2, 7, 8, 0, 3, 0, 2]
-    assert strings.column.tolist() == [0, 0, 1, 1, 0, 0, 2, 2]
-    assert (strings.columns, strings.languages) == (3, 3)
+    result = embeddings(corpora, vocabulary_size=9, width=2)
+    assert (result.aligned_strings, result.strings, result.empty_strings) == (3, 8, 0)
+
+
+def test_files_on_the_way_are_removed(tmp_path):
+    embeddings(invented_corpora(strings=100), scratch=tmp_path)
+    with pytest.raises(UserError):
+        embeddings({}, scratch=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_does_not_grow_with_the_number_of_strings(tmp_path):
+    """Four times the strings, the same peak."""
+
+    def blocks(name, count):
+        generator = np.random.default_rng(count)
+        for first in range(0, count, 500):
+            ids = [generator.integers(0, 300, 500 * 12) for _ in range(2)]
+            ends = np.arange(0, 501 * 12, 12)
+            yield PairBlock([f"{name}{first + place}" for place in range(500)], (ids[0], ids[1]), (ends, ends))
+
+    def peak(count, part_tokens=6_000):
+        tracemalloc.start()
+        corpora = {"en_de": blocks("a", count), "en_fr": blocks("b", count)}
+        aligned_embeddings(corpora, 300, 8, tokens=4 * 12 * count, scratch=tmp_path, rms=1.0, part_tokens=part_tokens)
+        return [tracemalloc.get_traced_memory()[1], tracemalloc.stop()][0]
+
+    peak(500)  # imports
+    few, many = peak(1_500), peak(6_000)
+    assert many < 1.2 * few
+    assert peak(6_000, part_tokens=1 << 30) > 2 * many  # so strings are what this measures
 
 
 def test_same_seed_same_table():
-    first = aligned_embeddings(invented_corpora(), **SETTINGS, seed=1).table
-    assert np.array_equal(first, aligned_embeddings(invented_corpora(), **SETTINGS, seed=1).table)
-    assert not np.array_equal(first, aligned_embeddings(invented_corpora(), **SETTINGS, seed=2).table)
+    first = embeddings(invented_corpora(), seed=1).table
+    assert np.array_equal(first, embeddings(invented_corpora(), seed=1).table)
+    assert not np.array_equal(first, embeddings(invented_corpora(), seed=2).table)
 
 
 def test_too_few_pairs_for_the_width():
     with pytest.raises(UserError, match=r"5 aligned strings .* cannot fill 32 dimensions"):
-        aligned_embeddings(invented_corpora(strings=5), **SETTINGS)
+        embeddings(invented_corpora(strings=5))
     with pytest.raises(UserError, match="0 aligned strings"):
-        aligned_embeddings({}, **SETTINGS)
-
-
-def test_occurrences_are_counts():
-    strings = aligned._collect({"en_de": [("a", np.array([3, 3, 1]), np.array([2]))]})
-    expected = sparse.coo_array(([2, 1, 1], ([3, 1, 2], [0, 0, 1])), shape=(5, 2)).toarray()
-    assert np.array_equal(aligned._occurrences(strings, 5).toarray(), expected)
+        embeddings({})
 
 
 def test_file_round_trip_and_its_errors(tmp_path):

@@ -15,7 +15,9 @@ held-out pairs (benchmarks/NOTES.md):
    log(1 + strings of the language / its strings with the piece): a mean over pieces is then weighted by
    what tells strings apart, and a piece that is common in a small language does not pass for a rare one.
 
-Runs without torch.
+Texts are worked on a block at a time (`xlm.model.aligned_strings`, `aligned_matrix`, `streamed_svd`), so memory is about
+twice the table in fp32, whatever the number of strings; these lie in files meanwhile: 4 bytes a token and 8 for each
+piece of a text. Runs without torch.
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from scipy import sparse
-from sklearn.utils.extmath import randomized_svd
 
-from xlm.corpora.documents import split_pair_name
 from xlm.errors import UserError
-from xlm.seeding import key_int64, keyed_generator
+from xlm.model.aligned_matrix import PieceStrings, WeightedMatrix, build
+from xlm.model.aligned_strings import PairBlock, StringParts
+from xlm.model.streamed_svd import Floats, left_singular_vectors, random_panels
+from xlm.runs.progress import Progress
+from xlm.seeding import keyed_generator
 
 FILE = "aligned.safetensors"
 TENSOR = "token_embeddings"
@@ -45,11 +49,9 @@ POWER_ITERATIONS = 1
 OVERSAMPLING = 32
 # Rows of pieces without a single aligned string are noise of this share of the others' size.
 UNSEEN_SHARE = 0.1
-
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
-Ids = npt.NDArray[np.integer]
-Pair = tuple[str, Ids, Ids]
+# Tokens that are sorted and made a block of columns at a time: some 200 MB.
+PART_TOKENS = 1 << 21
+_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -63,123 +65,77 @@ class AlignedEmbeddings:
     unseen_pieces: int
 
 
-@dataclass(frozen=True)
-class _Strings:
-    """All strings laid end to end."""
-
-    pieces: Integers  # [tokens]
-    string: Integers  # [tokens], index of the string
-    column: Integers  # [strings]
-    language: Integers  # [strings]
-    columns: int
-    languages: int
-    empty: int
-
-
 def aligned_embeddings(
-    corpora: Mapping[str, Iterable[Pair]], vocabulary_size: int, width: int, *, rms: float, power: float = 0.0, seed: int = 0
+    corpora: Mapping[str, Iterable[PairBlock]],
+    vocabulary_size: int,
+    width: int,
+    *,
+    tokens: int,
+    scratch: Path,
+    rms: float,
+    power: float = 0.0,
+    seed: int = 0,
+    part_tokens: int = PART_TOKENS,
 ) -> AlignedEmbeddings:
     """Compute embeddings [vocabulary_size, width] whose seen rows have a root mean square of ``rms``.
 
-    ``corpora`` maps a pair corpus's name (``en_de``) to its (key, source ids, target ids). Deterministic.
-    Raises UserError when there are fewer aligned strings or pieces than dimensions.
+    ``corpora`` maps a pair corpus's name (``en_de``) to its pairs, read once; they have about ``tokens`` pieces. Files are
+    made and removed below the folder ``scratch``. Deterministic. Raises UserError when there are fewer aligned strings or
+    pieces than dimensions.
     """
-    strings = _collect(corpora)
-    occurrences = _occurrences(strings, vocabulary_size)
-    seen = np.flatnonzero(occurrences.count_nonzero(axis=1))
-    if min(len(seen), strings.columns) < width:
-        raise UserError(
-            f"{strings.columns:,} aligned strings with {len(seen):,} different pieces cannot fill {width} dimensions; "
-            "add pair corpora, or set embeddings.kind to random."
+    with TemporaryDirectory(dir=scratch, prefix=".aligned-") as folder:
+        parts = StringParts(Path(folder) / "strings", 1 + tokens // part_tokens)
+        for name, blocks in corpora.items():
+            for block in blocks:
+                parts.add(name, block)
+        matrix = WeightedMatrix(Path(folder) / "columns", vocabulary_size)
+        counts = PieceStrings(vocabulary_size, len(parts.languages))
+        build(parts.read(), matrix, counts)
+        rarity = counts.rarity()
+        seen = int(np.count_nonzero(rarity))
+        if min(seen, matrix.columns) < width:
+            raise UserError(
+                f"{matrix.columns:,} aligned strings with {seen:,} different pieces cannot fill {width} dimensions; "
+                "add pair corpora, or set embeddings.kind to random."
+            )
+        table = _decomposed(matrix, vocabulary_size, width, power, seed)
+    _set_lengths(table, rarity, rms)
+    _fill_unseen(table, rarity == 0.0, UNSEEN_SHARE * rms, seed)
+    return AlignedEmbeddings(table, matrix.columns, counts.strings, parts.empty, vocabulary_size - seen)
+
+
+def _decomposed(matrix: WeightedMatrix, rows: int, width: int, power: float, seed: int) -> Floats:
+    """Return U S^power, [rows, width]."""
+    start = random_panels(keyed_generator("aligned", seed), rows, min(width + OVERSAMPLING, rows))
+    with Progress("embeddings: decomposition", total=matrix.blocks * (POWER_ITERATIONS + 1), unit="blocks") as progress:
+        table, singular = left_singular_vectors(
+            lambda panels: matrix.gram_product(panels, progress.advance), start, width, POWER_ITERATIONS
         )
-    matrix = _weighted(occurrences, strings)[seen]
-    left, singular, _ = randomized_svd(
-        matrix, width, n_oversamples=OVERSAMPLING, n_iter=POWER_ITERATIONS, random_state=key_int64("aligned", seed) % 2**32
-    )
-    rows = left * singular**power
-    rows *= (_rarity(occurrences, strings)[seen] / np.maximum(np.linalg.norm(rows, axis=1), 1e-12))[:, None]
-    rows *= rms / np.sqrt(np.mean(rows**2))
-    table = keyed_generator("aligned-unseen", seed).normal(0.0, UNSEEN_SHARE * rms, (vocabulary_size, width)).astype(np.float32)
-    table[seen] = rows
-    return AlignedEmbeddings(
-        table=table,
-        aligned_strings=strings.columns,
-        strings=len(strings.column),
-        empty_strings=strings.empty,
-        unseen_pieces=vocabulary_size - len(seen),
-    )
+    if power:
+        table *= (singular**power).astype(np.float32)
+    return table
 
 
-def _collect(corpora: Mapping[str, Iterable[Pair]]) -> _Strings:
-    columns: dict[str, int] = {}
-    languages: dict[str, int] = {}
-    known: set[tuple[int, int, bytes]] = set()
-    ids: list[Ids] = []
-    column: list[int] = []
-    language: list[int] = []
-    empty = 0
-    for name, pairs in corpora.items():
-        sides = [languages.setdefault(tag, len(languages)) for tag in split_pair_name(name)]
-        for key, *texts in pairs:
-            number = columns.setdefault(key, len(columns))
-            for side, text in zip(sides, texts, strict=True):
-                if len(text) == 0:
-                    empty += 1
-                    continue
-                # A string stands in every corpus that pairs it with another, and counts once.
-                string = (side, number, text.tobytes())
-                if string in known:
-                    continue
-                known.add(string)
-                ids.append(text)
-                column.append(number)
-                language.append(side)
-    lengths = np.array([len(text) for text in ids], dtype=np.int64)
-    return _Strings(
-        pieces=np.concatenate(ids).astype(np.int64) if ids else np.empty(0, dtype=np.int64),
-        string=np.repeat(np.arange(len(ids)), lengths),
-        column=np.array(column, dtype=np.int64),
-        language=np.array(language, dtype=np.int64),
-        columns=len(columns),
-        languages=len(languages),
-        empty=empty,
-    )
+def _set_lengths(table: Floats, lengths: npt.NDArray[np.float32], rms: float) -> None:
+    """Scale rows to these lengths [vocabulary], then all alike so that seen rows have a root mean square of ``rms``; in place."""
+    scale = lengths / np.maximum(_lengths(table), 1e-12)
+    table *= scale[:, None]
+    squares = float(np.sum(_lengths(table) ** 2)) / (int(np.count_nonzero(lengths)) * table.shape[1])
+    table *= np.float32(rms / np.sqrt(squares))
 
 
-def _occurrences(strings: _Strings, vocabulary_size: int) -> sparse.csr_array:
-    """Count pieces in strings, [vocabulary, strings]."""
-    shape = (vocabulary_size, len(strings.column))
-    return sparse.coo_array((np.ones(len(strings.pieces), dtype=np.float32), (strings.pieces, strings.string)), shape=shape).tocsr()
+def _lengths(table: Floats) -> npt.NDArray[np.float64]:
+    """Return the length of each row, without a second table."""
+    lengths: npt.NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", table, table, dtype=np.float64))
+    return lengths
 
 
-def _weighted(occurrences: sparse.csr_array, strings: _Strings) -> sparse.csr_array:
-    """Apply steps 1-3 of the module's description, [vocabulary, columns]."""
-    lengths = np.asarray(occurrences.sum(axis=0)).ravel()
-    spread = sparse.coo_array(
-        (1.0 / lengths.astype(np.float32), (np.arange(len(lengths)), strings.column)), shape=(len(lengths), strings.columns)
-    )
-    matrix = (occurrences @ spread.tocsr()).tocsr()
-    matrix = (matrix @ sparse.diags_array(1.0 / _norms(matrix, axis=0))).tocsr()
-    return (sparse.diags_array(1.0 / np.sqrt(_norms(matrix, axis=1))) @ matrix).tocsr().astype(np.float32)
-
-
-def _norms(matrix: sparse.csr_array, axis: int) -> Floats:
-    norms: Floats = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=axis)).ravel()).astype(np.float32)
-    return np.maximum(norms, np.float32(1e-12))
-
-
-def _rarity(occurrences: sparse.csr_array, strings: _Strings) -> Floats:
-    """Apply the weight of step 4, [vocabulary]; infinite for pieces that never occur."""
-    in_language = sparse.coo_array(
-        (np.ones(len(strings.language), dtype=np.float32), (np.arange(len(strings.language)), strings.language)),
-        shape=(len(strings.language), strings.languages),
-    ).tocsr()
-    present = occurrences.copy()
-    present.data = np.ones_like(present.data)
-    with np.errstate(divide="ignore"):
-        inverse_share = np.asarray(in_language.sum(axis=0)).ravel() / (present @ in_language).toarray()
-    rarity: Floats = np.log1p(inverse_share.min(axis=1)).astype(np.float32)
-    return rarity
+def _fill_unseen(table: Floats, unseen: npt.NDArray[np.bool_], scale: float, seed: int) -> None:
+    generator = keyed_generator("aligned-unseen", seed)
+    rows = np.flatnonzero(unseen)
+    for first in range(0, len(rows), _ROWS):
+        some = rows[first : first + _ROWS]
+        table[some] = generator.normal(0.0, scale, (len(some), table.shape[1]))
 
 
 def save_aligned(folder: Path, table: Floats, vocabulary_fingerprint: str) -> None:
