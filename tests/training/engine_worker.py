@@ -10,29 +10,24 @@ import tempfile
 from pathlib import Path
 
 import torch
-from made_up_steps import LANGUAGES, MODEL, VOCABULARY, deal, make_rows
+from made_up_steps import LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows
 
-from xlm.config.recipe import OptimizerSection, TrainingSection
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, gather_numbers, join_group, leave_group
 from xlm.training.engine import TrainingEngine
-from xlm.training.objectives import PretrainingObjective, StepContext, count_pairs
+from xlm.training.objectives import PretrainingObjective
 from xlm.training.statistics import LossStatistics
+from xlm.training.step_context import BatchCounts, StepContext
 from xlm.training.weights import ModelDescription
-
-WEIGHTS = {"mlm": 1.0, "tlm": 0.5, "contrastive": 0.7}
-TEMPERATURE = 0.2
-OPTIMIZER = OptimizerSection(learning_rate=1e-2, token_embedding_learning_rate_scale=0.5)
-TRAINING = TrainingSection(tokens_per_step=128, micro_batch_tokens=128, optimizer=OPTIMIZER, gradient_clipping=0.5)
 
 
 def make_engine(scenario, process):
     model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
     model.initialise(3)
     statistics = LossStatistics(("only",), LANGUAGES, process.device())
-    objective = PretrainingObjective(model, TEMPERATURE, statistics)
+    objective = PretrainingObjective(model, TRAINING, statistics)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ds.json"
         zero = {"stage": scenario["stage"]} | scenario.get("zero", {})
@@ -40,19 +35,18 @@ def make_engine(scenario, process):
         config = load_deepspeed_config(
             path, TRAINING, scenario.get("precision", "fp32"), micro_steps=scenario["micro_steps"], world_size=process.world_size
         )
-    return TrainingEngine(objective, config, OPTIMIZER)
+    return TrainingEngine(objective, config, TRAINING.optimizer)
 
 
 def run_step(engine, process, scenario, step):
     batches = deal(make_rows(step, **scenario.get("rows", {})), process.world_size, scenario["micro_steps"], process.rank)
-    everyone = gather_numbers([sum(len(batch.labels) for batch in batches), count_pairs(batches[0])], engine.device)
-    predicted, pairs = sum(numbers[0] for numbers in everyone), tuple(numbers[1] for numbers in everyone)
-    weights = dict(WEIGHTS)
+    everyone = gather_numbers(BatchCounts.of(batches).numbers(), engine.device)
+    objectives = dict(OBJECTIVES)
     if scenario.get("poison") == step:
-        weights["mlm"] = float("inf")
-    context = StepContext(max(1, predicted), pairs, weights, 0, process.rank)
+        objectives["mlm"] = OBJECTIVES["mlm"].model_copy(update={"loss_weight": float("inf")})
+    context = StepContext(tuple(BatchCounts(*counts) for counts in everyone), objectives, 0, process.rank)
     for number, batch in enumerate(batches):
-        engine.accumulate(batch.to(engine.device), context, with_pairs=number == 0 and sum(pairs) > 0, last=number == len(batches) - 1)
+        engine.accumulate(batch.to(engine.device), context, with_pairs=number == 0 and context.pairs > 0, last=number == len(batches) - 1)
     result = engine.step(1e-2)
     engine.objective.statistics.commit_step(result.applied)
     engine.objective.statistics.reduce()

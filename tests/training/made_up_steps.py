@@ -6,10 +6,24 @@ import torch.nn.functional as F  # noqa: N812
 
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PackedBatch
 from xlm.config.model import ModelConfig
+from xlm.config.phases import ObjectiveShare
+from xlm.config.recipe import ContrastiveSection, OptimizerSection, TrainingSection
 from xlm.seeding import keyed_generator
 
 VOCABULARY, LANGUAGES = 50, ("en", "de", "ru")
 MODEL = ModelConfig(width=16, layers=2, heads=2, feed_forward=32, max_positions=16, language_embeddings=True)
+OBJECTIVES = {
+    "mlm": ObjectiveShare(share=0.4),
+    "tlm": ObjectiveShare(share=0.3, loss_weight=0.5),
+    "contrastive": ObjectiveShare(share=0.3, loss_weight=0.7),
+}
+TRAINING = TrainingSection(
+    tokens_per_step=128,
+    micro_batch_tokens=128,
+    optimizer=OptimizerSection(learning_rate=1e-2, token_embedding_learning_rate_scale=0.5),
+    gradient_clipping=0.5,
+    contrastive=ContrastiveSection(temperature=0.2),
+)
 
 
 def sequence(generator, objective, *, predictions, key=-1, index=-1, row=0):
@@ -85,23 +99,23 @@ def deal(rows, world_size, micro_steps, rank):
     return [pack(batches[micro * world_size + rank]) for micro in range(micro_steps)]
 
 
-def reference_loss(model, rows, weights, temperature):
+def reference_loss(model, rows):
     """The loss of a global batch by its definition."""
     total, predicted, sides = 0.0, 0, {}
     for one in (one for row in rows for one in row):
         batch = pack([[one]])
-        hidden = model.hidden(batch)
+        hidden = model.encode(batch, model.token_tables())
         if one["objective"] == OBJECTIVE_CODE["contrastive"]:
             inside = hidden[1:-1] if len(hidden) > 2 else hidden
             sides.setdefault(one["index"], []).append((inside.float().mean(0), one["key"]))
             continue
         logits = model.logits(hidden[batch.predict_positions])
         name = ["mlm", "tlm"][one["objective"]]
-        total = total + weights[name] * F.cross_entropy(logits.float(), batch.labels, reduction="sum")
+        total = total + OBJECTIVES[name].loss_weight * F.cross_entropy(logits.float(), batch.labels, reduction="sum")
         predicted += len(batch.labels)
     total = total / max(predicted, 1)
     if sides:
-        losses = []
+        losses, temperature = [], TRAINING.contrastive.temperature
         for (source, key), (target, _) in sides.values():
             others = [pair for pair in sides.values() if pair[0][1] != key]
             forth = [torch.cosine_similarity(source, pair[1][0], dim=0) for pair in others]
@@ -109,5 +123,5 @@ def reference_loss(model, rows, weights, temperature):
             own = torch.cosine_similarity(source, target, dim=0)
             for scores in (forth, back):
                 losses.append(torch.logsumexp(torch.stack([own, *scores]) / temperature, 0) - own / temperature)
-        total = total + weights["contrastive"] * torch.stack(losses).mean()
+        total = total + OBJECTIVES["contrastive"].loss_weight * torch.stack(losses).mean()
     return total

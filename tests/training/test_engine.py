@@ -4,14 +4,13 @@ import json
 
 import pytest
 import torch
-from engine_worker import TEMPERATURE, TRAINING, WEIGHTS
-from made_up_steps import LANGUAGES, MODEL, VOCABULARY, make_rows, reference_loss
+from made_up_steps import LANGUAGES, MODEL, TRAINING, VOCABULARY, make_rows, reference_loss
 from ranks import run_ranks
 
-from xlm.config.recipe import OptimizerSection
 from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
-from xlm.training.engine import TrainingEngine, parameter_groups
+from xlm.training.engine import TrainingEngine
+from xlm.training.parameter_groups import parameter_groups
 
 STEPS = 3
 # Buckets smaller than most parameters, and fewer rows than micro-batches, so that some are empty: gradients
@@ -55,7 +54,7 @@ def reference(rows=None, poison=None):
         if step == poison:
             continue
         optimizer.zero_grad()
-        loss = reference_loss(model, make_rows(step, **(rows or {})), WEIGHTS, TEMPERATURE)
+        loss = reference_loss(model, make_rows(step, **(rows or {})))
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), TRAINING.gradient_clipping).item())
         optimizer.step()
@@ -118,19 +117,6 @@ def test_one_rank_gives_the_loss_of_two(two_ranks, tmp_path):
     two = two_ranks[name_of(scenario)]
     assert one["losses"] == pytest.approx(two["losses"], rel=1e-6)
     assert one["norms"] == pytest.approx(two["norms"], rel=1e-5)
-
-
-def test_no_decay_on_norms_biases_and_positions():
-    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
-    groups = {group["name"]: group for group in parameter_groups(model, OptimizerSection(learning_rate=1.0, weight_decay=0.1))}
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    free = {names[id(parameter)] for parameter in groups["not_decayed"]["params"]}
-    assert groups["not_decayed"]["weight_decay"] == 0.0
-    assert groups["decayed"]["weight_decay"] == groups["token_embeddings"]["weight_decay"] == 0.1
-    assert "encoder.embeddings.positions.weight" in free
-    assert all(name in free for name in names.values() if name.endswith("bias") or "norm" in name)
-    assert not any(name.endswith(("qkv.weight", "dense.weight", "tokens.weight")) for name in free)
-    assert sum(len(group["params"]) for group in groups.values()) == len(names)
 
 
 class DeepSpeedThatFindsNothing:

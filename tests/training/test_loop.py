@@ -160,9 +160,10 @@ def test_micro_batches_know_the_whole_batch_and_their_phase(tmp_path, saved):
     make_loop(tmp_path, engine).run(None)
     assert engine.calls[:4] == [(True, False), (False, True)] * 2
     rows = make_rows(0)
-    assert engine.contexts[0].predicted_tokens == sum(len(one["labels"]) for row in rows for one in row)
+    assert engine.contexts[0].predictions == sum(len(one["labels"]) for row in rows for one in row)
     assert engine.contexts[0].pairs_by_rank == (sum(len(row) // 2 for row in rows if row[0]["key"] >= 0),)
-    assert [context.loss_weights for context in engine.contexts[::2]] == [{"mlm": 1.0}] * 4 + [{"tlm": 0.25}] * 5
+    told = [{name: context.loss_weight(name) for name in ("mlm", "tlm")} for context in engine.contexts[::2]]
+    assert told == [{"mlm": 1.0, "tlm": 0.0}] * 4 + [{"mlm": 0.0, "tlm": 0.25}] * 5
     assert len(set(engine.keys)) == 18
 
 

@@ -1,30 +1,22 @@
 import pytest
 import torch
-from made_up_steps import LANGUAGES, MODEL, VOCABULARY, deal, make_rows, pack, reference_loss
+from made_up_steps import LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows, pack, reference_loss
 
 from xlm.model.pretraining import PretrainingModel
-from xlm.training.objectives import PretrainingObjective, StepContext, count_pairs, with_ballast
+from xlm.training.objectives import PretrainingObjective
 from xlm.training.statistics import LossStatistics
-
-WEIGHTS = {"mlm": 1.0, "tlm": 0.5, "contrastive": 0.7}
-TEMPERATURE = 0.2
+from xlm.training.step_context import BatchCounts, StepContext
 
 
 def objective(seed=3):
     model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
     model.initialise(seed)
-    return PretrainingObjective(model, TEMPERATURE, LossStatistics(("only",), LANGUAGES, torch.device("cpu")))
+    return PretrainingObjective(model, TRAINING, LossStatistics(("only",), LANGUAGES, torch.device("cpu")))
 
 
 def run(module, batches):
     """Forward and backward over micro-batches of one process; returns the loss."""
-    context = StepContext(
-        predicted_tokens=max(1, sum(len(batch.labels) for batch in batches)),
-        pairs_by_rank=(count_pairs(batches[0]),),
-        loss_weights=WEIGHTS,
-        phase=0,
-        rank=0,
-    )
+    context = StepContext((BatchCounts.of(batches),), OBJECTIVES, 0, 0)
     total = 0.0
     for number, batch in enumerate(batches):
         loss = module(batch, context, number == 0 and context.pairs > 0)
@@ -41,7 +33,7 @@ def gradients(module):
 def test_any_micro_batching_gives_the_loss_and_gradient_of_the_definition(micro_steps):
     rows = make_rows(0)
     reference = objective()
-    expected = reference_loss(reference.model, rows, WEIGHTS, TEMPERATURE)
+    expected = reference_loss(reference.model, rows)
     expected.backward()
     module = objective()
     assert run(module, deal(rows, 1, micro_steps, 0)) == pytest.approx(expected.item(), rel=1e-5)
@@ -65,11 +57,11 @@ def test_statistics_are_the_means_by_objective_and_language():
     assert module.statistics.seen().rows_by_objective() == {"tlm": 3, "mlm": 2, "contrastive": 3}
     predicted = sum(means.counts[cell] for cell in means.counts if cell[0] != "contrastive")
     weighted = sum(
-        WEIGHTS[objective] * means.languages[objective, language] * means.counts[objective, language] / predicted
+        OBJECTIVES[objective].loss_weight * means.languages[objective, language] * means.counts[objective, language] / predicted
         for objective, language in means.counts
         if objective != "contrastive"
     )
-    assert weighted + WEIGHTS["contrastive"] * means.objectives["contrastive"] == pytest.approx(loss, rel=1e-6)
+    assert weighted + OBJECTIVES["contrastive"].loss_weight * means.objectives["contrastive"] == pytest.approx(loss, rel=1e-6)
 
 
 def test_contrastive_losses_are_counted_by_the_language_of_the_target():
@@ -91,11 +83,3 @@ def test_every_micro_batch_gives_every_parameter_a_gradient(rows):
     if not rows:
         assert loss == 0.0
         assert all(not parameter.grad.any() for parameter in module.model.parameters())
-
-
-def test_ballast_leaves_a_full_batch_alone():
-    batch = pack(make_rows(0))
-    assert with_ballast(batch) is batch
-    empty = with_ballast(pack([]))
-    assert empty.tokens == 1
-    assert empty.sequences == 1

@@ -170,7 +170,7 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
         model.load_token_embeddings(torch.from_numpy(table))
     model.tie_weights()
     statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), languages, process.device())
-    objective = PretrainingObjective(model, recipe.training.contrastive.temperature, statistics)
+    objective = PretrainingObjective(model, recipe.training, statistics)
     return TrainingEngine(objective, config, recipe.training.optimizer)
 
 

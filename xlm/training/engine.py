@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from xlm.batching.packed_batch import PackedBatch
 from xlm.config.recipe import OptimizerSection
 from xlm.errors import UserError
-from xlm.model.pretraining import PretrainingModel
 from xlm.training.deepspeed_config import zero_stage
-from xlm.training.objectives import PretrainingObjective, StepContext
+from xlm.training.objectives import PretrainingObjective
+from xlm.training.parameter_groups import parameter_groups
+from xlm.training.step_context import StepContext
 
 
 @dataclass(frozen=True)
@@ -36,35 +37,6 @@ class StepResult:
 
     applied: bool
     gradient_norm: float
-
-
-def parameter_groups(model: PretrainingModel, optimizer: OptimizerSection) -> list[dict[str, Any]]:
-    """Split parameters by weight decay and learning rate scale; empty groups are left out.
-
-    No decay on norms, biases and position embeddings (BERT, Devlin et al. 2019); the token table has its
-    own learning rate scale.
-    """
-    tokens = model.encoder.embeddings.tokens.weight
-    positions = model.encoder.embeddings.positions.weight
-    groups: dict[str, list[nn.Parameter]] = {"decayed": [], "not_decayed": [], "token_embeddings": []}
-    for parameter in model.parameters():
-        if parameter is tokens:
-            groups["token_embeddings"].append(parameter)
-        elif parameter.ndim < 2 or parameter is positions:
-            groups["not_decayed"].append(parameter)
-        else:
-            groups["decayed"].append(parameter)
-    scale = {"token_embeddings": optimizer.token_embedding_learning_rate_scale}
-    return [
-        {
-            "params": parameters,
-            "name": name,
-            "weight_decay": 0.0 if name == "not_decayed" else optimizer.weight_decay,
-            "lr_scale": scale.get(name, 1.0),
-        }
-        for name, parameters in groups.items()
-        if parameters
-    ]
 
 
 class TrainingEngine:

@@ -25,9 +25,9 @@ from xlm.tracking.tracker import Tracker
 from xlm.training.checkpoint import load_checkpoint, save_checkpoint
 from xlm.training.distributed import Process, gather_numbers, raise_everywhere, tell_all
 from xlm.training.engine import StepResult, TrainingEngine
-from xlm.training.objectives import StepContext, count_pairs, phase_weights
 from xlm.training.schedule import learning_rate
 from xlm.training.statistics import WindowMeans
+from xlm.training.step_context import NOTHING, BatchCounts, StepContext
 from xlm.training.weights import ModelDescription
 
 METRICS = "metrics.jsonl"
@@ -56,8 +56,7 @@ class _Fetched:
     """A rank's batches of a step with what they hold, or why there are none."""
 
     micro_batches: Sequence[PackedBatch] = ()
-    predictions: int = 0
-    pairs: int = 0
+    counts: BatchCounts = NOTHING
     problem: Exception | None = None
 
 
@@ -151,32 +150,28 @@ class TrainingLoop:
             found, micro_batches = next(batches, (None, ()))
             if found != step:
                 raise RuntimeError(f"the loader gave step {found} for step {step}")
-            pairs = [count_pairs(batch) for batch in micro_batches]
-            if any(pairs[1:]):
-                raise RuntimeError(f"step {step}: contrastive rows outside the first micro-batch")
-            return _Fetched(micro_batches, sum(int(batch.predict_positions.numel()) for batch in micro_batches), pairs[0])
+            return _Fetched(micro_batches, BatchCounts.of(micro_batches))
         except Exception as problem:  # noqa: BLE001 - raised on every rank by `_agree`
             return _Fetched(problem=problem)
 
     def _agree(self, step: int, fetched: _Fetched) -> tuple[StepContext, bool]:
-        """Tell all ranks how much this one predicts, which pairs it holds, and whether it was asked to stop.
+        """Tell all ranks how much this one's batches hold, and whether it was asked to stop.
 
         A rank without batches would leave the others waiting for it: what kept it from them is raised on all.
         """
-        own = [fetched.predictions, fetched.pairs, int(self._stop_asked), int(fetched.problem is not None)]
+        own = [int(fetched.problem is not None), int(self._stop_asked), *fetched.counts.numbers()]
         everyone = gather_numbers(own, self._engine.device)
-        failed = [rank for rank, numbers in enumerate(everyone) if numbers[3]]
+        failed = [rank for rank, (problem, *_) in enumerate(everyone) if problem]
         if failed:
             raise_everywhere(fetched.problem, failed[0])
         phase = self._phase_at(step)
         context = StepContext(
-            predicted_tokens=max(1, sum(numbers[0] for numbers in everyone)),
-            pairs_by_rank=tuple(numbers[1] for numbers in everyone),
-            loss_weights=phase_weights(self._recipe.phases[phase]),
+            by_rank=tuple(BatchCounts(*counts) for _, _, *counts in everyone),
+            objectives=self._recipe.phases[phase].objectives,
             phase=phase,
             rank=self._process.rank,
         )
-        return context, any(numbers[2] for numbers in everyone)
+        return context, any(stop for _, stop, *_ in everyone)
 
     def _train_step(self, step: int, micro_batches: Sequence[PackedBatch], context: StepContext) -> tuple[StepResult, float]:
         training = self._recipe.training

@@ -1,0 +1,41 @@
+"""Which parameters decay, and how fast each learns: the groups that the optimizer is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from xlm.config.recipe import OptimizerSection
+from xlm.model.pretraining import PretrainingModel
+from xlm.model.width_scaling import WidthScaling
+
+
+def parameter_groups(model: PretrainingModel, optimizer: OptimizerSection) -> list[dict[str, Any]]:
+    """Split parameters by weight decay and learning rate scale; groups that would be empty are left out.
+
+    No decay on norms, biases (BERT, Devlin et al. 2019) and the tables of positions, token types and languages; the token
+    table has its own learning rate scale, and hidden matrices have that of `WidthScaling`.
+    """
+    embeddings = model.encoder.embeddings
+    small_tables = [table.weight for table in (embeddings.positions, embeddings.token_types, embeddings.languages) if table is not None]
+    scaling = WidthScaling.of(model.config)
+    groups: dict[tuple[str, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        scale = scaling.learning_rate_scale(name)
+        if parameter is embeddings.tokens.weight:
+            kind, scale = "token_embeddings", scale * optimizer.token_embedding_learning_rate_scale
+        elif parameter.ndim < 2 or any(parameter is table for table in small_tables):
+            kind = "not_decayed"
+        else:
+            kind = "decayed"
+        groups.setdefault((kind, scale), []).append(parameter)
+    return [
+        {
+            "params": parameters,
+            "name": kind,
+            "weight_decay": 0.0 if kind == "not_decayed" else optimizer.weight_decay,
+            "lr_scale": scale,
+        }
+        for (kind, scale), parameters in sorted(groups.items(), key=lambda group: group[0])
+    ]
