@@ -75,7 +75,8 @@ class _VocabularyLoss(torch.autograd.Function):
             return None, None, None, None
         visited: Visited | None = ctx.visited
         if visited is None:  # A graph that was kept: the gradients of the first pass belong to whoever received them.
-            visited = visit_vocabulary(*ctx.saved_tensors, ctx.objective, ctx.needs)
+            hidden, table, bias = ctx.saved_tensors
+            visited = visit_vocabulary(hidden, table, bias, ctx.objective, ctx.needs)
         ctx.visited = None
         gradients = (visited.d_hidden, visited.d_table, visited.d_bias)
         # Looking at the factor would have a GPU wait; a CPU would read and write the whole table for nothing.
