@@ -1,11 +1,13 @@
-"""One door to attention: the path is chosen by device, precision and shapes."""
+"""One door to attention: the path is chosen by device, precision and shapes, never by the clock."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from xlm.model.attention.grouped import GroupedAttention, attend_fused
+from xlm.model.attention.packed import attend_packed
 from xlm.model.attention.plan import AttentionPlan
+from xlm.model.attention.varlen import attend_varlen
+from xlm.model.attention.weight_dropout import active_dropout
 from xlm.model.dropout import Dropout
 
 
@@ -16,12 +18,8 @@ def attend(qkv: Tensor, plan: AttentionPlan, *, scale: float | None = None, drop
     weights where its module is training.
     """
     if scale is None:
-        scale = (qkv.shape[1] // (3 * plan.heads)) ** -0.5
-    keep = None
-    if dropout is not None and dropout.training and dropout.rate > 0.0:
-        shapes = [(block.count * plan.heads, block.length, block.length) for block in plan.blocks]
-        keep = tuple(dropout.mask(shape, qkv) for shape in shapes)
-    if keep is None and qkv.device.type != "cpu":
-        return attend_fused(qkv, plan, scale)
-    output: Tensor = GroupedAttention.apply(qkv, plan, scale, keep)  # type: ignore[no-untyped-call]
-    return output
+        scale = float((qkv.shape[1] // (3 * plan.heads)) ** -0.5)
+    dropped = active_dropout(dropout)
+    if qkv.device.type == "cuda" and plan.tokens:
+        return attend_varlen(qkv, plan, scale, dropped)
+    return attend_packed(qkv, plan, scale, dropped)

@@ -1,130 +1,115 @@
-"""Where each token of a packed batch stands inside attention, worked out once a batch for every layer."""
+"""How a packed batch goes through attention, worked out once for every layer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
-# A group takes the sequences whose length is at least this share of its longest: below .7 padding costs
-# more than calls save, above .9 the calls cost more (measured at 5-40 tokens).
-GROUP_LENGTH_RATIO = 0.8
-# Sequences of one group per block, so that the scores of a block stay in a core's cache.
-BLOCK_SCORES = 1 << 18
+from xlm.errors import UserError
+from xlm.model.attention.groups import Group, build_group, length_groups
+from xlm.model.attention.runs import Run
+from xlm.model.attention.tiles import TiledSequence, build_tiles
+
+# The fused kernel is called once a run and needs no gathers: from this many queries (heads * length) on it wins.
+FUSED_QUERIES = 256
+# Below, sequences are grouped; from here on a sequence fills its own products.
+TILED_LENGTH = 256
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class AttentionBlock:
-    """``count`` sequences padded to ``length``; its rows follow those of the blocks before it."""
+class Route:
+    """Which sequences go which way; together they are all that are not empty."""
 
-    count: int
-    length: int
-    real: Tensor | None  # [count, length] bool, None where nothing is padded
-    allowed: Tensor | None  # [count, 1 or length, length] bool: the keys a query sees, None where it sees all
+    groups: tuple[Group, ...]
+    runs: tuple[Run, ...]
+    tiled: tuple[TiledSequence, ...]
 
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """Where each token of a packed batch stands inside attention.
-
-    A row is the part of one head, ``width / heads`` numbers. With T tokens, H heads and N padded slots:
-    """
+    """A packed batch's sequences and who sees whom, with the ways through attention that were asked for so far."""
 
     heads: int
     tokens: int
     longest: int
-    blocks: tuple[AttentionBlock, ...]
-    gather_qkv: Tensor  # [3 * H * N] rows of [T, 3, H]; order: block, (q, k, v), sequence, head, slot
-    return_qkv: Tensor  # [T * 3 * H] its inverse on real tokens
-    gather_output: Tensor  # [H * N] rows of [T, H]; order: block, sequence, head, slot
-    return_output: Tensor  # [T * H] its inverse on real tokens
+    cu_seqlens: Tensor  # [S + 1]
+    bounds: Integers  # [S + 1], the same on the host
+    causal: Booleans  # [S]
+    reach: int | None
+    _routes: dict[bool, Route] = field(default_factory=dict, repr=False, compare=False)
+
+    def route(self, *, fused: bool) -> Route:
+        """Return who goes which way, with or without torch's fused CPU kernel: a function of shapes alone."""
+        if fused not in self._routes:
+            self._routes[fused] = _route(self, fused=fused)
+        return self._routes[fused]
 
 
 def plan_attention(cu_seqlens: Tensor, heads: int, *, causal: Tensor | None = None, reach: int | None = None) -> AttentionPlan:
-    """Group the sequences of ``cu_seqlens`` [S + 1] by length; the indices live on its device.
+    """Plan for sequences with boundaries ``cu_seqlens`` [S + 1]; indices are made on its device.
 
-    ``causal`` [S] bool: sequences whose tokens see no later one; ``reach``: tokens seen on each side, all where None.
+    ``causal`` [S] bool: sequences whose tokens see no later one. ``reach``: tokens seen on each side, by place in
+    the sequence, all where None. Raises UserError for a negative one.
     """
-    device = cu_seqlens.device
+    if reach is not None and reach < 0:
+        raise UserError(f"a local attention window reaches {reach} tokens; give 0 or more, or none at all for global attention.")
     bounds = cu_seqlens.detach().cpu().numpy().astype(np.int64)
     lengths = np.diff(bounds)
-    one_sided = np.zeros(len(lengths), dtype=bool) if causal is None else causal.detach().cpu().numpy().astype(bool)
-    order = np.argsort(lengths, kind="stable")
-    order = order[lengths[order] > 0]
-    tokens = int(bounds[-1]) if len(bounds) else 0
-    return_qkv = np.empty((tokens, 3, heads), dtype=np.int64)
-    return_output = np.empty((tokens, heads), dtype=np.int64)
-    gather_qkv: list[Integers] = []
-    gather_output: list[Integers] = []
-    blocks: list[AttentionBlock] = []
-    slots = 0
-
-    def mask(values: Booleans) -> Tensor:
-        return torch.from_numpy(values).to(device)
-
-    for members in _length_groups(order, lengths, heads):
-        length = int(lengths[members].max())
-        offsets = np.arange(length)
-        real = offsets < lengths[members][:, None]
-        # A padded slot repeats the sequence's last token: any finite value serves, it is masked.
-        token = bounds[members][:, None] + np.minimum(offsets, lengths[members][:, None] - 1)
-        head_row = token[:, None, :] * heads + np.arange(heads)[None, :, None]
-        qkv_row = (token[None, :, None, :] * 3 + np.arange(3)[:, None, None, None]) * heads + np.arange(heads)[None, None, :, None]
-        own = np.arange(head_row.size).reshape(head_row.shape) + slots * heads
-        own_qkv = np.arange(qkv_row.size).reshape(qkv_row.shape) + slots * heads * 3
-        return_output[token[real]] = own.transpose(0, 2, 1)[real]
-        return_qkv[token[real]] = own_qkv.transpose(1, 3, 0, 2)[real]
-        gather_output.append(head_row.ravel())
-        gather_qkv.append(qkv_row.ravel())
-        allowed = _allowed(lengths[members], one_sided[members], reach)
-        blocks.append(AttentionBlock(len(members), length, None if real.all() else mask(real), None if allowed is None else mask(allowed)))
-        slots += real.size
-
-    def index(parts: list[Integers]) -> Tensor:
-        return torch.from_numpy(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)).to(device)
-
     return AttentionPlan(
         heads=heads,
-        tokens=tokens,
+        tokens=int(bounds[-1]) if len(bounds) else 0,
         longest=int(lengths.max()) if len(lengths) else 0,
-        blocks=tuple(blocks),
-        gather_qkv=index(gather_qkv),
-        return_qkv=torch.from_numpy(return_qkv.ravel()).to(device),
-        gather_output=index(gather_output),
-        return_output=torch.from_numpy(return_output.ravel()).to(device),
+        cu_seqlens=cu_seqlens,
+        bounds=bounds,
+        causal=np.zeros(len(lengths), dtype=np.bool_) if causal is None else causal.detach().cpu().numpy().astype(np.bool_),
+        reach=reach,
     )
 
 
-def _length_groups(order: Integers, lengths: Integers, heads: int) -> list[Integers]:
-    """Cut ``order`` (sequences by length) where the length falls below the ratio, or a block is full."""
-    groups: list[Integers] = []
-    end = len(order)
-    while end > 0:
-        longest = int(lengths[order[end - 1]])
-        start = int(np.searchsorted(lengths[order[:end]], longest * GROUP_LENGTH_RATIO, side="left"))
-        most = max(1, BLOCK_SCORES // (heads * longest * longest))
-        start = max(start, end - most)
-        groups.append(order[start:end])
-        end = start
-    return groups[::-1]
+def _route(plan: AttentionPlan, *, fused: bool) -> Route:
+    lengths = np.diff(plan.bounds)
+    there = lengths > 0
+    unbounded = there if plan.reach is None else there & (lengths <= plan.reach + 1)
+    runs = unbounded & (lengths * plan.heads >= FUSED_QUERIES) if fused else np.zeros_like(there)
+    tiled = there & ~runs & (lengths >= TILED_LENGTH)
+    grouped = np.flatnonzero(there & ~runs & ~tiled)
+    device = plan.cu_seqlens.device
+    masks: dict[tuple[int, ...], Tensor] = {}
+    return Route(
+        groups=tuple(
+            build_group(plan.bounds, members, plan.heads, plan.causal, plan.reach, device)
+            for members in length_groups(lengths, grouped, plan.heads)
+        ),
+        runs=_runs(plan, np.flatnonzero(runs)),
+        tiled=tuple(
+            build_tiles(
+                int(plan.bounds[number]),
+                int(plan.bounds[number + 1]),
+                plan.heads,
+                causal=bool(plan.causal[number]),
+                reach=plan.reach,
+                masks=masks,
+                device=device,
+            )
+            for number in np.flatnonzero(tiled)
+        ),
+    )
 
 
-def _allowed(lengths: Integers, causal: Booleans, reach: int | None) -> Booleans | None:
-    """Return which keys each query of a group sees, [count, 1 or longest, longest], or None where all see all."""
-    longest = int(lengths.max())
-    slots = np.arange(longest)
-    real = slots < lengths[:, None]
-    if reach is None or longest <= reach + 1:
-        reach = longest
-    if reach == longest and not causal.any():
-        return None if real.all() else real[:, None, :]
-    place = np.minimum(slots, lengths[:, None] - 1)  # a padded query repeats the last token, so that it sees something
-    distance = place[:, :, None] - slots[None, None, :]
-    allowed: Booleans = real[:, None, :] & ((distance >= 0) | ~causal[:, None, None]) & (abs(distance) <= reach)
-    return allowed
+def _runs(plan: AttentionPlan, members: Integers) -> tuple[Run, ...]:
+    """Join neighbours of one length that are causal or not alike."""
+    runs: list[Run] = []
+    for number in members.tolist():
+        start, length, causal = int(plan.bounds[number]), int(plan.bounds[number + 1] - plan.bounds[number]), bool(plan.causal[number])
+        last = runs[-1] if runs else None
+        if last is not None and (last.length, last.causal, last.start + last.count * length) == (length, causal, start):
+            runs[-1] = Run(last.start, last.count + 1, length, causal)
+        else:
+            runs.append(Run(start, 1, length, causal))
+    return tuple(runs)
