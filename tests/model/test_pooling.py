@@ -1,11 +1,11 @@
-"""Mean pooling against a loop."""
+"""Pooling against a loop."""
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from xlm.model.pooling import mean_pool
+from xlm.model.pooling import mean_pool, pool, pooled_tokens
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=8))
@@ -33,6 +33,19 @@ def test_low_precision_is_summed_in_fp32():
     pooled = mean_pool(hidden, torch.tensor([0, 1026]).int())
     assert pooled.dtype == torch.float32
     torch.testing.assert_close(pooled, torch.full((1, 1), 1.0 + 2**-7))
+
+
+@given(sequences=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=8), pooling=st.sampled_from(["mean", "first"]))
+@settings(max_examples=60, deadline=None)
+def test_chosen_sequences_are_pooled_from_the_tokens_that_are_asked_for(sequences, pooling):
+    lengths = torch.tensor([length for length, _ in sequences], dtype=torch.int64)
+    chosen = torch.tensor([taken for _, taken in sequences], dtype=torch.bool)
+    bounds = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int()
+    hidden = torch.randn(int(bounds[-1]), 5, generator=torch.Generator().manual_seed(len(sequences)))
+    found = pool(hidden[pooled_tokens(bounds, chosen, pooling)], lengths[chosen], pooling)
+    parts = [part for part, taken in zip(hidden.split(lengths.tolist()), chosen.tolist(), strict=True) if taken] if len(lengths) else []
+    expected = [part[0] if pooling == "first" else (part[1:-1] if len(part) > 2 else part).mean(0) for part in parts]
+    torch.testing.assert_close(found, torch.stack(expected) if expected else torch.zeros(0, 5))
 
 
 class Operations(TorchDispatchMode):

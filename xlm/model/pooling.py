@@ -1,12 +1,30 @@
-"""One vector a sequence: the mean of its tokens without the special pieces at its ends."""
+"""One vector a sequence: the mean of its tokens without the special pieces at its ends, or its first token."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+Pooling = Literal["mean", "first"]
 _ENDS = 2
+
+
+def pooled_tokens(cu_seqlens: Tensor, chosen: Tensor, pooling: Pooling) -> Tensor:
+    """Return the tokens, ascending, whose states `pool` reads for the ``chosen`` [S] sequences of a batch (bool, [S of the batch])."""
+    starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff()
+    if pooling == "first":
+        return starts[chosen & (lengths > 0)]
+    return torch.nonzero(torch.repeat_interleave(chosen, lengths)).squeeze(1)
+
+
+def pool(states: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+    """Return the vectors [S, width] in fp32 of sequences of ``lengths`` [S] from the states of their `pooled_tokens`."""
+    if pooling == "first":
+        return states.to(torch.float32)
+    return mean_pool(states, torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]))
 
 
 def mean_pool(hidden: Tensor, cu_seqlens: Tensor) -> Tensor:

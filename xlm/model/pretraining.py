@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -19,6 +20,18 @@ from xlm.model.tied_table import share_table
 from xlm.model.vocabulary_loss import VocabularyLoss, vocabulary_loss
 
 _CLM = OBJECTIVE_CODE["clm"]
+
+
+def encoder_inputs(config: ModelConfig, batch: PackedBatch, input_ids: Tensor | None = None) -> dict[str, Any]:
+    """Return what an encoder is called with for a batch: its own ids or others [T], and those that the model has tables for."""
+    return {
+        "input_ids": batch.input_ids if input_ids is None else input_ids,
+        "position_ids": batch.position_ids,
+        "cu_seqlens": batch.cu_seqlens,
+        "token_type_ids": batch.token_type_ids if config.token_types else None,
+        "language_ids": batch.language_ids if config.language_embeddings else None,
+        "causal": batch.sequence_objective == _CLM,
+    }
 
 
 @dataclass(frozen=True)
@@ -56,17 +69,16 @@ class PretrainingModel(nn.Module):
         ``input_ids`` [T] stand for the batch's own where tokens were replaced. Ids that the model has no table for
         are left aside.
         """
-        states: Tensor = self.encoder(
-            batch.input_ids if input_ids is None else input_ids,
-            batch.position_ids,
-            batch.cu_seqlens,
-            token_type_ids=batch.token_type_ids if self.config.token_types else None,
-            language_ids=batch.language_ids if self.config.language_embeddings else None,
-            causal=batch.sequence_objective == _CLM,
-            needed=needed,
-            token_table=tables.lookup,
-        )
+        states: Tensor = self.encoder(**encoder_inputs(self.config, batch, input_ids), needed=needed, token_table=tables.lookup)
         return states
+
+    def encode_layers(
+        self, batch: PackedBatch, tables: TokenTables, *, needed: Tensor | None = None, input_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Encode a batch as the states of all layers, the embeddings first; the last one's are those of `encode`."""
+        inputs = encoder_inputs(self.config, batch, input_ids)
+        layers: tuple[Tensor, ...] = self.encoder(**inputs, needed=needed, token_table=tables.lookup, return_layers=True)
+        return layers
 
     def vocabulary_loss(self, states: Tensor, labels: Tensor, weights: Tensor, tables: TokenTables) -> VocabularyLoss:
         """Return the loss of states [P, width] against ``labels`` [P], each counted ``weights`` [P] times."""

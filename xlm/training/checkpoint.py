@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file, save_file
+
 from xlm.errors import UserError
 from xlm.runs.fingerprint import file_sha256
 from xlm.runs.stage import write_json
@@ -29,6 +31,7 @@ __all__ = ["LoadedWeights", "latest_checkpoint", "load_checkpoint", "load_model_
 FOLDER = "checkpoints"
 COMPLETE = "complete.json"
 LOOP_STATE = "loop.json"
+PAIRS_STATE = "contrastive.safetensors"  # the same on every rank
 _NAME = re.compile(r"^step-(\d{8})$")
 
 
@@ -56,6 +59,8 @@ def save_checkpoint(
     if process.is_main:
         write_model_weights(partial, weights, description)
         write_json(partial / LOOP_STATE, loop_state)
+        if pairs := engine.objective.pairs.state():
+            save_file({name: tensor.cpu().contiguous() for name, tensor in pairs.items()}, partial / PAIRS_STATE)
     barrier()
     if process.is_main:
         _complete(partial, final, description.step, _expected_files(engine, process))
@@ -67,6 +72,8 @@ def save_checkpoint(
 def load_checkpoint(engine: TrainingEngine, checkpoint: Path) -> dict[str, Any]:
     """Take up a verified checkpoint on every rank and return its loop state."""
     engine.load(checkpoint)
+    if engine.objective.pairs.state():
+        engine.objective.pairs.load(load_file(checkpoint / PAIRS_STATE))
     state: dict[str, Any] = json.loads((checkpoint / LOOP_STATE).read_text(encoding="utf-8"))
     return state
 
@@ -149,6 +156,8 @@ def _complete(partial: Path, final: Path, step: int, expected: list[str]) -> Non
 
 def _expected_files(engine: TrainingEngine, process: Process) -> list[str]:
     names = ["model.safetensors", "model.json", LOOP_STATE]
+    if engine.objective.pairs.state():
+        names.append(PAIRS_STATE)
     if engine.stage == 3:
         names += [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in range(process.world_size)]
     else:

@@ -18,9 +18,12 @@ class Encoded:
 
     states: Tensor
     places: Tensor | None
+    inner: Tensor | None = None  # states [T, width] of an inner layer that somebody reads
 
-    def at(self, tokens: Tensor) -> Tensor:
-        """Return the states of tokens that were asked for, [n] to [n, width]."""
+    def at(self, tokens: Tensor, layer: int | None = None) -> Tensor:
+        """Return the states of tokens that were asked for, [n] to [n, width]; ``layer``: those of the inner layer."""
+        if layer is not None and self.inner is not None:
+            return self.inner.index_select(0, tokens)
         return self.states if self.places is None else self.states.index_select(0, self.places[tokens])
 
 
@@ -30,15 +33,29 @@ def encode_for(
     tables: TokenTables,
     readers: Sequence[Tensor | None],
     input_ids: Tensor | None = None,
+    layer: int | None = None,
 ) -> Encoded:
-    """Encode a micro-batch for ``readers``, each the tokens [n] that one part of the loss reads (None: that part does not read)."""
+    """Encode a micro-batch for ``readers``, each the tokens [n] that one part of the loss reads (None: that part does not read).
+
+    They read the last layer; of ``layer`` all states are there as well.
+    """
     asked = [tokens for tokens in readers if tokens is not None]
     if len(asked) == 1:
-        return Encoded(model.encode(batch, tables, needed=asked[0], input_ids=input_ids), None)
+        return Encoded(*_encode(model, batch, tables, asked[0], input_ids, layer))
     read = torch.zeros(batch.tokens, dtype=torch.bool, device=batch.input_ids.device)
     for tokens in asked:
         read[tokens] = True
     needed = torch.nonzero(read).squeeze(1)
     everything = needed.numel() == batch.tokens
-    states = model.encode(batch, tables, needed=None if everything else needed, input_ids=input_ids)
-    return Encoded(states, read.cumsum(0) - 1)
+    states, _, inner = _encode(model, batch, tables, None if everything else needed, input_ids, layer)
+    return Encoded(states, read.cumsum(0) - 1, inner)
+
+
+def _encode(
+    model: PretrainingModel, batch: PackedBatch, tables: TokenTables, needed: Tensor | None, input_ids: Tensor | None, layer: int | None
+) -> tuple[Tensor, None, Tensor | None]:
+    """Return the last layer's states of ``needed`` tokens, no places, and all states of an inner layer."""
+    if layer is None:
+        return model.encode(batch, tables, needed=needed, input_ids=input_ids), None, None
+    layers = model.encode_layers(batch, tables, needed=needed, input_ids=input_ids)
+    return layers[-1], None, layers[layer]

@@ -29,7 +29,7 @@ class PretrainingObjective(nn.Module):
         super().__init__()
         self.model = model
         self.statistics = statistics
-        self.pairs = PairsPart(training.contrastive, statistics)
+        self.pairs = PairsPart(training.contrastive, model, statistics)
 
     def forward(self, batch: PackedBatch, context: StepContext, with_pairs: bool) -> Tensor:
         """Return this micro-batch's part of the step's loss, a scalar in fp32.
@@ -40,14 +40,15 @@ class PretrainingObjective(nn.Module):
         tables = self.model.token_tables()
         predicted = self._predicted(batch, context).or_ballast()
         pair_tokens = self.pairs.tokens(full) if with_pairs else None
-        encoded = encode_for(self.model, full, tables, [predicted.tokens, pair_tokens])
+        layer = self.pairs.layer if with_pairs else None  # of the pairs, where they do not read the last
+        encoded = encode_for(self.model, full, tables, [predicted.tokens, pair_tokens if layer is None else None], layer=layer)
         found = self.model.vocabulary_loss(encoded.at(predicted.tokens), predicted.labels, predicted.weights, tables)
         if not predicted.ballast:
             self.statistics.add(batch.prediction_objective, batch.language_ids[predicted.tokens], found.losses)
         loss = found.total
         own = loss.detach()
         if pair_tokens is not None:
-            pairs_part = self.pairs.loss(full, encoded.at(pair_tokens), context)
+            pairs_part = self.pairs.loss(full, encoded.at(pair_tokens, layer), context)
             loss = loss + pairs_part
             if context.rank == 0:
                 own = own + pairs_part.detach()
