@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import torch
-
 from training.cases import MASK_RATE, Case
 
 SQUARE = 2048

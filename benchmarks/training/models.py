@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers.initialization import no_init_weights
-
 from training.cases import Case
 from training.text import PAD, START, STOP, Padded
+from transformers.initialization import no_init_weights
+
 from xlm.batching.packed_batch import PackedBatch
 from xlm.model.block import Block
 from xlm.model.pretraining import PretrainingModel
 
 # RoBERTa's position table starts behind the padding id: position 0 stands in row PAD + 1.
 FIRST_POSITION = PAD + 1
-
 
 
 def our_model(case: Case) -> PretrainingModel:

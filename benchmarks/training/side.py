@@ -23,12 +23,12 @@ from typing import Any, TextIO
 
 import torch
 from torch import Tensor, nn
-
 from training import memory
 from training.cases import Case
 from training.gemm import peaks
 from training.models import our_loss, our_model, their_loss, their_model
 from training.text import packed_step, padded_step
+
 from xlm.model.flops import training_flops
 
 Answer = dict[str, Any]
@@ -64,8 +64,7 @@ class Side:
             "tokens": sum(batch.tokens for batch in self.batches),
             "positions": sum(batch.input_ids.numel() for batch in self.batches),
             "predictions": self.predictions,
-            "flops": self._flops(),
-        }
+        } | self._flops()
 
     def part(self, index: int) -> Answer:
         """Run forward and backward of one micro-batch; gradients add up."""
@@ -116,11 +115,14 @@ class Side:
         loss_of: Callable[..., Tensor] = our_loss if self.name == "ours" else their_loss
         return loss_of(self.case, self.model, batch, self.predictions)
 
-    def _flops(self) -> float | None:
-        if self.name != "ours":
-            return None
-        lengths = [length for batch in self.batches for length in batch.cu_seqlens.diff().tolist()]
-        return training_flops(self.case.model_config(), self.case.vocabulary, lengths, self.predictions)
+    def _flops(self) -> dict[str, float]:
+        """Count the step's operations from its real tokens, so that both sides are held against the same."""
+        config, lengths = self.case.model_config(), [length for batch in self.batches for length in _lengths(batch)]
+        counts = {"flops": True, "needed_flops": False}
+        return {
+            name: float(training_flops(config, self.case.vocabulary, lengths, self.predictions, last_layer_whole=whole))
+            for name, whole in counts.items()
+        }
 
     def _state_bytes(self) -> int:
         assert self.optimizer is not None
@@ -140,6 +142,12 @@ class _Timer:
 def _predictions(batch: Any) -> int:  # noqa: ANN401
     predictions = getattr(batch, "predictions", None)
     return len(batch.labels) if predictions is None else predictions
+
+
+def _lengths(batch: Any) -> list[int]:  # noqa: ANN401
+    mask = getattr(batch, "attention_mask", None)
+    lengths: list[int] = (batch.cu_seqlens.diff() if mask is None else mask.sum(1)).tolist()
+    return lengths
 
 
 def serve(side: Side, requests: TextIO, answers: TextIO) -> None:

@@ -19,9 +19,9 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor
+from training.cases import MASK_RATE, Case
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-from training.cases import MASK_RATE, Case
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PackedBatch
 from xlm.seeding import key_int64, keyed_generator
 

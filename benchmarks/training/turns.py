@@ -76,7 +76,8 @@ class Record:
     tokens: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     predictions: list[int] = field(default_factory=list)
-    flops: list[float | None] = field(default_factory=list)
+    flops: list[float] = field(default_factory=list)
+    needed_flops: list[float] = field(default_factory=list)
     beyond_bytes: list[int] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
     parameters: int = 0
@@ -91,7 +92,7 @@ class Record:
         self.seconds.append(sum(part["seconds"] for part in parts))
         self.cpu_seconds.append(sum(part["cpu_seconds"] for part in parts))
         self.losses.append(update["loss"])
-        for name in ("tokens", "positions", "predictions", "flops"):
+        for name in ("tokens", "positions", "predictions", "flops", "needed_flops"):
             getattr(self, name).append(prepared[name])
         for name in ("beyond_bytes", "peak_bytes"):
             getattr(self, name).append(update[name])
@@ -130,9 +131,7 @@ def compare(case: Case, *, held_out: bool = False, sides: Sequence[str] = SIDES)
     return comparison
 
 
-def _round(
-    processes: dict[str, SideProcess], step: int, most: int | None = None
-) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _round(processes: dict[str, SideProcess], step: int, most: int | None = None) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Run one step of each side, alternately; return what was prepared and the answers to its parts."""
     prepared = {name: process.ask("prepare", step=step, most=most) for name, process in processes.items()}
     answers: dict[str, list[dict[str, Any]]] = {name: [] for name in processes}

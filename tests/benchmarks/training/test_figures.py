@@ -1,0 +1,56 @@
+"""Ratios, shares and worst cases from records whose answers are known."""
+
+import pytest
+from training import figures
+from training.cases import Case
+from training.turns import Comparison, Record
+
+
+def comparison(kind="monolingual", our_seconds=(2.0, 1.0), peer_seconds=(8.0, 6.0), beyond=(100, 700), width=256):
+    case = Case(width, 6, 4, kind, "fp32", rows=8, rounds=2)
+
+    def record(seconds, beyond_bytes):
+        return Record(
+            seconds=list(seconds),
+            cpu_seconds=[2 * each for each in seconds],
+            losses=[5.0, 4.0],
+            tokens=[1000, 1200],
+            flops=[1e9, 1e9],
+            needed_flops=[0.9e9, 0.9e9],
+            beyond_bytes=[beyond_bytes // 2, beyond_bytes],
+        )
+
+    return Comparison(case, {"ours": record(our_seconds, beyond[0]), "peer": record(peer_seconds, beyond[1])}, {"square": 4e9, "qkv": 2e9})
+
+
+def test_a_case():
+    found = figures.case_figures(comparison())
+    assert found["tokens_per_second"]["ours"] == {"fastest": 1200.0, "median": 850.0, "a_processor_second": 600.0}
+    assert found["ratio"] == found["ratio_in_processor_time"] == pytest.approx(1200 / 200)
+    assert found["ratio_of_medians"] == pytest.approx(850 / 162.5)
+    assert found["memory_ratio"] == 7.0
+    assert found["gemm_share"] == pytest.approx({"common_count": 0.25, "needed": 0.225})
+    assert found["largest_loss_difference"] == 0.0
+    assert "ratio  6.00" in figures.line(comparison(), found)
+
+
+def test_keys_name_the_worst_case():
+    cases = [
+        comparison(),
+        comparison(our_seconds=(2.0, 2.0), beyond=(100, 900), width=768),
+        comparison("pairs", peer_seconds=(24.0, 24.0), beyond=(100, 200)),
+    ]
+    found = figures.keys([figures.case_figures(each) for each in cases])
+    assert found == pytest.approx({"monolingual": 3.0, "pairs": 24.0, "memory": 7.0, "gemm_share": 0.125})
+
+
+def test_the_spread_of_seeds():
+    found = []
+    for seed, (own, theirs) in enumerate([(3.0, 3.01), (3.2, 3.18), (2.9, 2.9)]):
+        each = comparison()
+        each.sides["ours"].held_out_loss, each.sides["peer"].held_out_loss = own, theirs
+        found.append(Comparison(Case(**{**each.case.__dict__, "seed": seed}), each.sides, {}))
+    spread = figures.spread_figures(found)
+    assert spread["seeds"] == [0, 1, 2]
+    assert spread["largest_difference"] == pytest.approx(0.02)
+    assert spread["spread_of_seeds"] == pytest.approx(0.28)
