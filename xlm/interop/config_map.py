@@ -13,23 +13,12 @@ from typing import Any
 import pydantic
 
 from xlm.config.model import ModelConfig
+from xlm.config.model_spelling import differing_fields, normal_spelling
 from xlm.errors import UserError
 from xlm.interop.families import FAMILIES, family_named
 from xlm.interop.families.xlm import languages_of
 from xlm.interop.family import ACTIVATIONS, ENCODER_ONLY, Architecture, Facts, Family, TheirConfig
 
-# What decides first values and training alone, not what a model computes.
-_TRAINING_ONLY = frozenset(
-    {
-        "dropout",
-        "attention_dropout",
-        "stochastic_depth",
-        "initialisation",
-        "initializer_range",
-        "embedding_initializer_range",
-        "residual_initial_scale",
-    }
-)
 # Parts that a model may lack where the family has them: written as zeros, which change nothing.
 _ZERO_PARTS: Mapping[str, tuple[Any, Any]] = {"token_types": (0, 1), "biases": (False, True), "output_bias": (False, True)}
 
@@ -62,27 +51,7 @@ def read_config(theirs: TheirConfig) -> Described:
         raise UserError(f"config.json describes a model that does not hold together: {error.errors()[0]['msg']}.") from None
     if family.name == "albert" and config.embedding_size == config.width:
         raise UserError("config.json says embedding_size equal to hidden_size; ALBERT models with a smaller one can be taken over.")
-    return Described(family, architecture, _normal(config), _facts(theirs, config))
-
-
-def _normal(config: ModelConfig) -> ModelConfig:
-    """Return a configuration in the spelling in which two equal ones are equal."""
-    update: dict[str, Any] = {}
-    if config.embedding_width == config.width:
-        update["embedding_width"] = None
-    if config.attention_dropout == config.dropout:
-        update["attention_dropout"] = None
-    if config.layer_groups == config.layers:
-        update["layer_groups"] = None
-    if config.local_rotary_base == config.rotary_base:
-        update["local_rotary_base"] = None
-    if config.embedding_initializer_range == config.initializer_range:
-        update["embedding_initializer_range"] = None
-    if config.embedding_norm == (config.norm_position == "post"):
-        update["embedding_norm"] = None
-    if config.positions != "rotary":
-        update["rotary_base"] = ModelConfig.model_fields["rotary_base"].default
-    return config.model_copy(update=update)
+    return Described(family, architecture, normal_spelling(config), _facts(theirs, config))
 
 
 def _architecture_of(family: Family, theirs: TheirConfig) -> Architecture:
@@ -195,10 +164,9 @@ def _xlm_facts(facts: Facts, config: ModelConfig) -> dict[str, Any]:
 
 def _check_reads_back(family: Family, config: ModelConfig, values: Mapping[str, Any]) -> None:
     back = read_config(values).config
-    wanted = _normal(config)
-    for name in ModelConfig.model_fields:
-        before, after = getattr(wanted, name), getattr(back, name)
-        if name in _TRAINING_ONLY or before == after or _ZERO_PARTS.get(name) == (before, after):
+    for name in differing_fields(config, back):
+        before, after = getattr(config, name), getattr(back, name)
+        if _ZERO_PARTS.get(name) == (before, after):
             continue
         # The norm that a pre-norm model's head begins with may just as well end the encoder, if nobody else reads its states.
         if (name, before, after) == ("final_norm", "head", "encoder") and not config.sentence_head:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from xlm.config.model import GeneratorSection, ModelConfig
+from xlm.config.model_spelling import differing_fields, normal_spelling
 from xlm.errors import UserError
 from xlm.interop.tensor_map import OUTPUT_TABLE, TOKENS
 from xlm.model.generator import generator_config
@@ -46,7 +47,7 @@ def split_generator(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[st
             generator["encoder." + name.removeprefix(_GENERATOR_LAYERS)] = tensor
         elif name.startswith(_GENERATOR_HEAD):
             generator["lm_head." + name.removeprefix(_GENERATOR_HEAD)] = tensor
-    own = _written_short(generator_config(config, config.generator))
+    own = normal_spelling(generator_config(config, config.generator))
     return {"discriminator": (config.model_copy(update={"generator": None}), discriminator), "generator": (own, generator)}
 
 
@@ -59,13 +60,12 @@ def joined(discriminator: Part, generator: Part) -> Part:
     own, generator_state = generator
     section = GeneratorSection(width=own.width, layers=own.layers, heads=own.heads, feed_forward=own.feed_forward)
     together = config.model_copy(update={"generator": section})
-    expected = _written_short(generator_config(together, section))
-    for name in ModelConfig.model_fields:
-        if getattr(expected, name) != getattr(own, name):
-            raise UserError(
-                f"the generator's {name} is {getattr(own, name)}, and the discriminator's makes it {getattr(expected, name)}; "
-                "only sizes may differ between the two."
-            )
+    expected = normal_spelling(generator_config(together, section))
+    for name in differing_fields(expected, own):
+        raise UserError(
+            f"the generator's {name} is {getattr(own, name)}, and the discriminator's makes it {getattr(expected, name)}; "
+            "only sizes may differ between the two."
+        )
     both = dict(state)
     for name, tensor in generator_state.items():
         if name.startswith(EMBEDDINGS):
@@ -76,7 +76,3 @@ def joined(discriminator: Part, generator: Part) -> Part:
         else:
             both[_GENERATOR_LAYERS + name.removeprefix("encoder.")] = tensor
     return together, both
-
-
-def _written_short(config: ModelConfig) -> ModelConfig:
-    return config.model_copy(update={"embedding_width": None}) if config.embedding_width == config.width else config
