@@ -43,6 +43,7 @@ from xlm.training.run_record import (
     with_start,
     write_run_record,
 )
+from xlm.training.start_weights import start_fingerprint, start_weights
 from xlm.training.statistics import LossStatistics
 from xlm.training.trainable import check_trainable
 from xlm.training.weights import ModelDescription
@@ -91,6 +92,10 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
     if isinstance(recipe.embeddings, AlignedInitialisation):
         embeddings = folder.embeddings
         fingerprints["embeddings"] = read_record(embeddings).fingerprint
+    if recipe.start_from is not None:
+        if embeddings is not None:
+            raise UserError("start_from brings token embeddings, and embeddings.kind aligned would replace them; set it to random.")
+        fingerprints["start_from"] = start_fingerprint(recipe.start_from)
     return TrainingInputs(vocabulary, store, plan, loader, embeddings, fingerprints)
 
 
@@ -163,6 +168,8 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
     languages = inputs.plan.languages
     model = PretrainingModel(recipe.model, inputs.vocabulary.size, len(languages))
     model.initialise(recipe.seed)
+    if recipe.start_from is not None:
+        model.load_state_dict(start_weights(recipe.start_from, recipe.model, inputs.vocabulary.fingerprint, languages))
     if inputs.embeddings is not None:
         from xlm.model.aligned import load_aligned  # brings scikit-learn along
 
