@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from xlm.batching.keyed_words import row_seeds, scramble, words, words_at
+from xlm.batching.keyed_words import row_seeds, scramble, uniforms_of, words, words_at
 
 # How likely a right generator was to fail a test on the day it was written; nothing here is drawn anew.
 ALPHA = 1e-6
@@ -94,6 +94,12 @@ def test_no_bit_agrees_more_often_than_by_chance(what, draw):
 def test_no_word_occurs_twice_in_streams_and_rows():
     drawn = np.concatenate([grid(1000, 64, stream).ravel() for stream in range(4)])
     assert np.unique(drawn).size == drawn.size
+
+
+def test_uniforms_fill_the_interval_and_never_reach_one():
+    ends = np.array([0, 2**64 - 1, 2**63], dtype=np.uint64)
+    assert uniforms_of(ends).tolist() == [0.0, 1.0 - 2.0**-53, 0.5]
+    assert stats.kstest(uniforms_of(grid(1000, 64).ravel()), "uniform").pvalue > ALPHA
 
 
 def test_first_words_of_rows_are_uncorrelated_at_any_lag():

@@ -29,10 +29,18 @@ def build(setting, **changes):
 def sequences_of(batch):
     """Return every sequence of a batch as plain values: tokens, what is predicted in it, and its numbers."""
     bounds = batch.cu_seqlens.tolist()
-    predictions = list(zip(batch.predict_positions.tolist(), batch.labels.tolist(), batch.prediction_objective.tolist(), strict=True))
+    predictions = list(
+        zip(
+            batch.predict_positions.tolist(),
+            batch.labels.tolist(),
+            batch.prediction_objective.tolist(),
+            batch.uniforms.tolist(),
+            strict=True,
+        )
+    )
     for number, (start, end) in enumerate(pairwise(bounds)):
         tokens = tuple(tuple(getattr(batch, name)[start:end].tolist()) for name in TOKEN_FIELDS)
-        inside = tuple((position - start, label, code) for position, label, code in predictions if start <= position < end)
+        inside = tuple((position - start, *of_prediction) for position, *of_prediction in predictions if start <= position < end)
         yield (*tokens, inside, *(int(getattr(batch, name)[number]) for name in SEQUENCE_FIELDS))
 
 
@@ -176,7 +184,7 @@ def test_batches_are_pinned_where_there_is_a_gpu(setting, monkeypatch):
     wanted = build(setting).batch(0)
     ((_, batches),) = build(setting).iterate(0, 1)
     assert same_batches(batches, wanted)
-    assert len(asked) == len(batches) * 13
+    assert len(asked) == len(batches) * 14
 
 
 def test_a_rank_outside_the_world_is_refused(setting):

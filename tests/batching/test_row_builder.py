@@ -5,10 +5,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_rows import reference_row
+from scipy import stats
 
 from tests.shards.stored import item_of
 from xlm.batching.contrastive import pair_key_id
+from xlm.batching.masking import Masked
 from xlm.batching.packed_batch import OBJECTIVES, PAIRS_PER_ROW
+from xlm.batching.packed_rows import NO_IDS
 from xlm.batching.row_builder import RowBuilder
 from xlm.mixing.batch_rows import BatchRows
 
@@ -37,6 +40,7 @@ def sequences_of(batch):
     ids, shown = batch.input_ids.tolist(), batch.input_ids.tolist()
     targets = dict(zip(batch.predict_positions.tolist(), batch.labels.tolist(), strict=True))
     objective_of = dict(zip(batch.predict_positions.tolist(), batch.prediction_objective.tolist(), strict=True))
+    uniforms = dict(zip(batch.predict_positions.tolist(), batch.uniforms.tolist(), strict=True))
     bounds = batch.cu_seqlens.tolist()
     for number, (first, last) in enumerate(pairwise(bounds)):
         objective = OBJECTIVES[int(batch.sequence_objective[number])]
@@ -50,6 +54,7 @@ def sequences_of(batch):
             "ids": ids[first:last],
             "shown": shown[first:last],
             "predicted": predicted,
+            "uniforms": {place: uniforms[first + place] for place in predicted},
             "positions": batch.position_ids[first:last].tolist(),
             "types": batch.token_type_ids[first:last].tolist(),
             "languages": batch.language_ids[first:last].tolist(),
@@ -108,6 +113,10 @@ def test_every_objective_predicts_what_it_should(every_objective, shards, pieces
                 assert all(sequence["shown"][place] in (4, label) for place, label in predicted.items())
             maskable, masked = of_row.get(sequence["row"], (0, 0))
             of_row[sequence["row"]] = maskable + sum(piece > 4 for piece in ids), masked + len(predicted)
+    drawn = [uniform for one in sequences_of(batch) if one["objective"] == "rtd" for uniform in one["uniforms"].values()]
+    assert stats.kstest(drawn, "uniform").pvalue > 1e-6
+    assert len(set(drawn)) == len(drawn) > 100
+    assert all(not any(one["uniforms"].values()) for one in sequences_of(batch) if one["objective"] != "rtd")
     assert all(masked == (min(maskable, max(1, int(0.25 * maskable + 0.5)))) for maskable, masked in of_row.values())
     labels = {name: [one["label"] for one in sequences_of(batch) if one["objective"] == name] for name in ("nsp", "sop")}
     # Halves exactly (NSP, by the plan, but for units that could not be exchanged) and by coins (SOP; five standard deviations).
@@ -196,7 +205,7 @@ def test_languages_without_spaces_are_told_to_the_masker(every_objective, shards
 
         def mask(self, ids, row_lengths, rate, seeds, *, spaced, rtd):
             asked.append(spaced)
-            return type("Masked", (), {"input_ids": ids, "positions": np.empty(0, np.int64), "labels": np.empty(0, np.int64)})
+            return Masked(ids, NO_IDS, NO_IDS)
 
     monkeypatch.setattr("xlm.batching.objective_rows.Masker", Asked)
     (batch,) = build(plan, shards, pieces, all_rows(plan, shards))

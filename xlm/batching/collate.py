@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PAIRS_PER_ROW, PackedBatch, Provenance
@@ -54,6 +56,7 @@ def collate(parts: Sequence[RowsOfBatch], sizes: Sequence[int]) -> list[PackedBa
         "pair_index": _cut([_pair_index(part) for part in parts], sequences),
         "sequence_label": _cut([of_part.sequence_labels for of_part in rows], sequences),
         "row_id": _cut([part.numbers.repeat(part.rows.sequences_per_row) for part in parts], sequences),
+        "uniforms": _cut([np.empty(0), *(_uniforms(of_part) for of_part in rows)], predictions),
     }
     provenance = [source for part in parts for source in part.provenance]
     names = tuple(columns)
@@ -70,7 +73,11 @@ def _pair_index(part: RowsOfBatch) -> Ids:
     return (part.numbers * PAIRS_PER_ROW).repeat(sequences) + positions_within(sequences) // 2
 
 
-def _cut(arrays: Sequence[Ids], sizes: Sequence[int]) -> Sequence[Tensor]:
+def _uniforms(rows: PackedRows) -> NDArray[np.float64]:
+    return np.zeros(rows.labels.size) if rows.uniforms is None else rows.uniforms
+
+
+def _cut(arrays: Sequence[NDArray[Any]], sizes: Sequence[int]) -> Sequence[Tensor]:
     """Join a column and cut it into pieces of ``sizes``."""
     column = torch.from_numpy(joined(arrays))
     return (column,) if len(sizes) == 1 else torch.split_with_sizes(column, sizes)

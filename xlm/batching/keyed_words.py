@@ -21,7 +21,7 @@ from xlm.batching.packed_rows import Ids, positions_within
 Words = NDArray[np.uint64]
 
 # Streams of a row's seed; a new use of randomness takes a new one.
-SELECTION, FATE, DIRECTION, LENGTH = range(4)
+SELECTION, FATE, DIRECTION, LENGTH, MIXUP, REPLACEMENT = range(6)
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 _STREAM_BITS = 32
@@ -48,6 +48,11 @@ def row_seeds(bases: Words, rows: Ids) -> Words:
 def words_at(seeds: Words, counters: Ids, stream: int) -> Words:
     """Return word ``counters`` of each seed; the two broadcast, and their joint shape is the result's."""
     return scramble(seeds + _GAMMA * (counters.view(np.uint64) + np.uint64((stream << _STREAM_BITS) + 1)))
+
+
+def uniforms_of(words: Words) -> NDArray[np.float64]:
+    """Return numbers in [0, 1), each the 53 high bits of a word."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def words(seeds: Words, counts: Ids, stream: int) -> Words:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.batching.keyed_words import FATE, Words, words_at
+from xlm.batching.keyed_words import FATE, REPLACEMENT, Words, uniforms_of, words_at
 from xlm.batching.masking_frequency import FrequencySelection
 from xlm.batching.masking_rows import Chosen, Flags, RowGrid, Selection
 from xlm.batching.masking_spans import SpanSelection
@@ -37,6 +37,7 @@ class Masked:
     input_ids: Ids  # [T]
     positions: Ids  # [P]
     labels: Ids  # [P]
+    uniforms: NDArray[np.float64] | None = None  # [P] in [0, 1), RTD: draw the generator's pieces
 
 
 class Masker:
@@ -68,7 +69,7 @@ class Masker:
         labels = ids[positions]
         masked = ids.copy()
         masked[positions] = self._shown(chosen, seeds[chosen.rows], labels, *(self._rtd_fates if rtd else self._fates))
-        return Masked(masked, positions, labels)
+        return Masked(masked, positions, labels, uniforms_of(words_at(seeds[chosen.rows], chosen.places, REPLACEMENT)) if rtd else None)
 
     def _shown(self, chosen: Chosen, seeds: Words, labels: Ids, masked_below: np.uint64, random_below: np.uint64) -> Ids:
         words = words_at(seeds, chosen.places, FATE)

@@ -62,6 +62,7 @@ class PackedRows:
     labels: Ids  # [P], original pieces; CLM: the pieces after the positions
     pair_keys: Ids  # [S], -1 except for contrastive sequences
     sequence_labels: Ids  # [S], -1 except for NSP and SOP
+    uniforms: NDArray[np.float64] | None = None  # [P] in [0, 1), of RTD rows
 
 
 def starts_of(lengths: Ids) -> Ids:
