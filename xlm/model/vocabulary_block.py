@@ -99,12 +99,13 @@ class Block:
 
     def _scratch(self, chunk: slice) -> Tensor:
         count = chunk.stop - chunk.start
-        memory: Tensor = self.scratch[: len(self.hidden) * count]
+        memory = self.scratch[: len(self.hidden) * count]
         return memory.view(-1, count)
 
     def _places(self, number: int) -> Tensor:
         """Return where in the chunk the labels are of the predictions that have theirs there."""
-        return self.targets.labels[self.owned[number], None] - self.vocabulary.chunks[number].start
+        labels = self.targets.labels[self.owned[number], None]
+        return labels.sub(self.vocabulary.chunks[number].start)
 
     def _look_at_labels(self, number: int, logits: Tensor, largest_before: Tensor) -> None:
         rows = self.owned[number]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from xlm.model.vocabulary_visits import Needs, Objective, Visited, visit_vocabulary
+from xlm.model.vocabulary_visits import Gradients, Needs, Objective, visit_vocabulary
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ def vocabulary_loss(
     device = hidden.device.type
     compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     objective = Objective(labels, weights.detach(), label_smoothing, z_loss, uniforms, compute)
-    total, losses, correct, samples = _VocabularyLoss.apply(hidden, table, bias, objective)  # type: ignore[no-untyped-call]
+    # Inside of a function autograd says what would need a gradient, whether or not anybody is recording.
+    needs = Needs(*(torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in (hidden, table, bias)))
+    total, losses, correct, samples = _VocabularyLoss.apply(hidden, table, bias, objective, needs)  # type: ignore[no-untyped-call]
     return VocabularyLoss(total, losses, correct, samples)
 
 
@@ -59,10 +61,11 @@ class _VocabularyLoss(torch.autograd.Function):
         table: Tensor,
         bias: Tensor | None,
         objective: Objective,
+        needs: Needs,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        needs = Needs(*ctx.needs_input_grad[:3])
         visited = visit_vocabulary(hidden, table, bias, objective, needs)
-        ctx.objective, ctx.needs, ctx.visited = objective, needs, visited
+        # Not all that was visited: it holds the total, which holds this graph.
+        ctx.objective, ctx.needs, ctx.gradients = objective, needs, visited.gradients
         ctx.save_for_backward(hidden, table, bias)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(t for t in (visited.losses, visited.correct, visited.samples) if t is not None))
@@ -70,18 +73,17 @@ class _VocabularyLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # noqa: ANN401
+    def backward(ctx: Any, gradient: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:  # noqa: ANN401
         if gradient is None:
-            return None, None, None, None
-        visited: Visited | None = ctx.visited
-        if visited is None:  # A graph that was kept: the gradients of the first pass belong to whoever received them.
+            return None, None, None, None, None
+        gradients: Gradients | None = ctx.gradients
+        if gradients is None:  # A graph that was kept: what the first pass returned belongs to whoever received it.
             hidden, table, bias = ctx.saved_tensors
-            visited = visit_vocabulary(hidden, table, bias, ctx.objective, ctx.needs)
-        ctx.visited = None
-        gradients = (visited.d_hidden, visited.d_table, visited.d_bias)
+            gradients = visit_vocabulary(hidden, table, bias, ctx.objective, ctx.needs).gradients
+        ctx.gradients = None
         # Looking at the factor would have a GPU wait; a CPU would read and write the whole table for nothing.
         if gradient.device.type != "cpu" or float(gradient) != 1.0:
             for tensor in gradients:
                 if tensor is not None:
                     tensor.mul_(gradient)
-        return *gradients, None
+        return *gradients, None, None

@@ -37,6 +37,9 @@ class Needs:
     bias: bool
 
 
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of hidden [P, d], table [V, d] and bias [V]
+
+
 @dataclass(frozen=True)
 class Visited:
     """Loss and gradients for a factor of 1."""
@@ -45,9 +48,7 @@ class Visited:
     losses: Tensor  # [P]
     correct: Tensor  # [P] bool
     samples: Tensor | None  # [P] int64
-    d_hidden: Tensor | None  # [P, d]
-    d_table: Tensor | None  # [V, d]
-    d_bias: Tensor | None  # [V]
+    gradients: Gradients
 
 
 def visit_vocabulary(hidden: Tensor, table: Tensor, bias: Tensor | None, objective: Objective, needs: Needs) -> Visited:
@@ -113,9 +114,11 @@ class _Visits:
             losses=losses.index_select(0, places),
             correct=correct.index_select(0, places),
             samples=None if samples is None else samples.index_select(0, places),
-            d_hidden=None if self.d_hidden is None else self.d_hidden.index_select(0, places).to(self.hidden_type),
-            d_table=None if self.d_table is None else self.d_table.to(self.table.dtype),
-            d_bias=None if self.d_bias is None or self.bias is None else self.d_bias.to(self.bias.dtype),
+            gradients=(
+                None if self.d_hidden is None else self.d_hidden.index_select(0, places).to(self.hidden_type),
+                None if self.d_table is None else self.d_table.to(self.table.dtype),
+                None if self.d_bias is None or self.bias is None else self.d_bias.to(self.bias.dtype),
+            ),
         )
 
     def _block(self, rows: slice) -> Block:
