@@ -19,7 +19,6 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812 (the name the field uses)
 from torch import Tensor
 
-
 # Odd numbers of 64 bits, as signed ones.
 _ODD, _GOLDEN = 0x5851F42D4C957F2D, 0x9E3779B97F4A7C15 - (1 << 64)
 _SHIFT = 29

@@ -85,9 +85,8 @@ class PairsPart:
         lengths = batch.cu_seqlens.diff()[chosen]
         vectors = unit_vectors(pool(states, lengths, self.section.pooling))
         texts = text_hashes(batch.input_ids, batch.cu_seqlens)[chosen]
-        source, target = chosen[0::2], chosen[1::2]
-        two = torch.stack([texts[0::2], texts[1::2]], dim=1)
-        return Pairs(vectors[0::2], vectors[1::2], batch.pair_key[source], batch.pair_index[source], two)
+        source = chosen[0::2]
+        return Pairs(vectors[0::2], vectors[1::2], batch.pair_key[source], batch.pair_index[source], texts.view(-1, 2))
 
     def _keys(self, own: Pairs, batch: PackedBatch, dtype: torch.dtype, momentum: MomentumEncoder) -> Pairs:
         """Return a rank's pairs as the slow encoder sees them, after it has followed."""
