@@ -1,9 +1,10 @@
 """How the texts of rows stand in sequences, and the one function that lays any such arrangement out.
 
-A sequence is a run of stretches, and a stretch is a text with ``</s>`` after it and, where its arrangement
-says so, one special piece before it. All objectives are such runs:
+A sequence is a run of stretches, and a stretch is a text with ``</s>`` after it, unless its arrangement leaves that
+out, and, where its arrangement says so, one special piece before it. All objectives are such runs:
 
     <s> text </s>                        one stretch
+    <s> text text </s>                   the first is opened, the last closed
     <s> text </s> text </s> text </s>    only the first stretch is opened
     </s> source </s> </s> target </s>    both are
 """
@@ -29,6 +30,7 @@ class Arrangement:
     stretches_per_sequence: Ids  # [S]
     sequences_per_row: Ids  # [R]
     token_types: Ids | None = None  # [N]; None: 0 everywhere
+    closed: NDArray[np.bool_] | None = None  # [N], whether </s> stands after the text; None: everywhere
     positions_restart: bool = False  # in every stretch, not only in every sequence
     sequence_labels: Ids | None = None  # [S]; None: there are none
 
@@ -46,7 +48,8 @@ class Sequences:
 
 def lay_out(arrangement: Arrangement, texts: RowTexts, *, eos_id: int) -> Sequences:
     """Lay out the texts of rows, one row at least."""
-    widths = texts.lengths.ravel()[arrangement.texts] + 1
+    closed = arrangement.closed
+    widths = texts.lengths.ravel()[arrangement.texts] + (1 if closed is None else closed)
     widths += arrangement.opened
     ends = widths.cumsum()
     starts = ends - widths
@@ -56,7 +59,7 @@ def lay_out(arrangement: Arrangement, texts: RowTexts, *, eos_id: int) -> Sequen
     source += places
     ids: Ids = texts.pieces.take(source, mode="clip").astype(np.int64) if texts.pieces.size else np.empty_like(source)
     ids[starts[arrangement.opened]] = arrangement.opening_id
-    ids[ends - 1] = eos_id
+    ids[(ends if closed is None else ends[closed]) - 1] = eos_id
     one_each = arrangement.stretches_per_sequence.size == widths.size
     lengths = widths if one_each else sums_by_row(widths, arrangement.stretches_per_sequence)
     counted = widths if arrangement.positions_restart else lengths

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from xlm.batching.collate import RowsOfBatch, collate
-from xlm.batching.contrastive import pair_key_ids
+from xlm.batching.contrastive import pair_keys
 from xlm.batching.objective_rows import RowMaker
 from xlm.batching.packed_batch import PackedBatch
 from xlm.batching.packed_rows import Ids
@@ -81,7 +81,7 @@ class TypedRows:
         seeds = np.array([key_int64("typed", self._seed, *key)], dtype=np.uint64)
         options = self._phase.objectives.get(objective, ObjectiveShare(share=1.0))
         arrangement = maker.arrange(objective, options, texts, seeds)
-        keys = pair_key_ids(["\t".join(key)]) if objective == "contrastive" else None
+        keys = pair_keys(["\t".join(key)], arrangement) if objective == "contrastive" else None
         rows = maker.make(objective, arrangement, texts, seeds, self._phase.mask_rate_at(0), keys)
         (batch,) = collate([RowsOfBatch(rows, np.zeros(1, dtype=np.int64))], [1])
         return batch

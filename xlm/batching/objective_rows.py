@@ -33,7 +33,7 @@ class RowMaker:
     def arrange(self, objective: Objective, options: ObjectiveShare, texts: RowTexts, seeds: Words) -> Arrangement:
         """Return how the texts of rows of an objective stand in sequences; ``seeds`` are the rows', [R]."""
         if objective == "contrastive":
-            return separate_pairs(texts, self._pieces)
+            return separate_pairs(texts, seeds, options.mixup, self._pieces)
         if objective == "tlm":
             return pairs_in_one_sequence(texts, seeds, options.form, self._pieces)
         if objective == "nsp":
@@ -67,6 +67,7 @@ class RowMaker:
             labels=predicted.labels,
             pair_keys=absent if pair_keys is None else pair_keys,
             sequence_labels=absent if arrangement.sequence_labels is None else arrangement.sequence_labels,
+            uniforms=predicted.uniforms,
         )
 
     def _predict(self, objective: Objective, sequences: Sequences, arrangement: Arrangement, seeds: Words, mask_rate: float) -> Masked:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xlm.batching.arrangement import Arrangement
 from xlm.batching.collate import RowsOfBatch, collate
-from xlm.batching.contrastive import pair_key_ids
+from xlm.batching.contrastive import pair_keys
 from xlm.batching.keyed_words import Words, row_seeds
 from xlm.batching.objective_rows import RowMaker
 from xlm.batching.packed_batch import PackedBatch, Provenance, SegmentSource
@@ -75,7 +75,7 @@ class RowBuilder:
             read = self._reader.read(of_run, self._plan.layout(rows.phase, leaf))
             seeds = self._seeds(of_run)
             arrangement = maker.arrange(objective, phase.objectives[objective], read.texts, seeds)
-            keys = pair_key_ids(self._reader.names(read)) if objective == "contrastive" else None
+            keys = pair_keys(self._reader.names(read), arrangement) if objective == "contrastive" else None
             made = maker.make(objective, arrangement, read.texts, seeds, rows.mask_rate, keys)
             yield RowsOfBatch(made, of_run.number, self._provenance(read, arrangement) if with_provenance else ())
 
