@@ -1,6 +1,9 @@
-"""Train one shared vocabulary on language-balanced text and measure it: corpus/ → vocabulary/."""
+"""Train one shared vocabulary on language-balanced text, or take over one that exists, and measure it: corpus/ → vocabulary/."""
 
 from __future__ import annotations
+
+import shutil
+from pathlib import Path
 
 import sentencepiece
 
@@ -15,7 +18,7 @@ from xlm.vocab.coverage import coverage_table, measure_coverage
 from xlm.vocab.sampling import TextSample, sample_text, thin_texts
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
-from xlm.vocab.vocabulary import Vocabulary
+from xlm.vocab.vocabulary import DESCRIPTION_FILE, MODEL_FILE, Vocabulary
 
 # Enough for rates to three digits; a large corpus is not encoded whole only to be measured.
 COVERAGE_CHARACTERS_PER_LANGUAGE = 2_000_000
@@ -26,7 +29,11 @@ def main() -> None:
     """Build the vocabulary of a recipe, unless it is there already."""
     invocation = parse_invocation(recipe_parser(__doc__ or ""))
     folder = invocation.folder
-    spec = load_config(VocabularySpec, invocation.recipe.vocabulary)
+    source = invocation.recipe.vocabulary
+    if source.is_dir():
+        take_over(folder, source)
+        return
+    spec = load_config(VocabularySpec, source)
     stage = Stage(
         folder.vocabulary,
         "vocabulary",
@@ -50,20 +57,38 @@ def build(folder: RunFolder, spec: VocabularySpec, output: StageOutput) -> None:
     print(f"vocabulary: training on {sum(sample.characters.values()):,} characters in {len(sample.characters)} languages")
     vocabulary = train_vocabulary(sample.lines, spec)
     vocabulary.save(output.folder, spec)
-    output.summary.update(measure(folder, vocabulary, sample, spec, output))
+    output.summary.update(measure(folder, vocabulary, sample, spec.seed, output))
     if vocabulary.size < spec.size:
         print(f"vocabulary: the text fills {vocabulary.size:,} of the {spec.size:,} pieces asked for.")
     print(f"vocabulary: {vocabulary.size:,} pieces, fingerprint {vocabulary.fingerprint}, in {folder.vocabulary}")
 
 
-def measure(folder: RunFolder, vocabulary: Vocabulary, sample: TextSample, spec: VocabularySpec, output: StageOutput) -> dict[str, object]:
+def take_over(folder: RunFolder, source: Path) -> None:
+    """Copy a vocabulary that exists already and measure it on the corpus."""
+    vocabulary = Vocabulary.load(source)
+    inputs = {"corpus": read_record(folder.corpus).fingerprint, "vocabulary": vocabulary.fingerprint, "code": code_fingerprint("vocab")}
+    stage = Stage(folder.vocabulary, "vocabulary", inputs)
+    if stage.is_done():
+        print(f"vocabulary: already done ({folder.vocabulary}).")
+        return
+    with stage.write() as output:
+        for name in (MODEL_FILE, DESCRIPTION_FILE):
+            if (source / name).is_file():
+                shutil.copyfile(source / name, output.folder / name)
+        # Nothing is sampled; this counts the text that coverage is measured on.
+        sample = sample_text(folder.corpus, alpha=1.0, max_characters=0, seed=0)
+        output.summary.update(measure(folder, vocabulary, sample, 0, output))
+    print(f"vocabulary: {vocabulary.size:,} pieces of {source}, fingerprint {vocabulary.fingerprint}, in {folder.vocabulary}")
+
+
+def measure(folder: RunFolder, vocabulary: Vocabulary, sample: TextSample, seed: int, output: StageOutput) -> dict[str, object]:
     """Write coverage.json, print its table, and return the stage's summary."""
     rows = []
     for language, available in track(
         sorted(sample.available_characters.items()), "vocabulary coverage", total=len(sample.available_characters), unit="languages"
     ):
         share = COVERAGE_CHARACTERS_PER_LANGUAGE / available
-        texts = thin_texts(folder.corpus, language, keep_share=share, seed=spec.seed)
+        texts = thin_texts(folder.corpus, language, keep_share=share, seed=seed)
         rows.append(measure_coverage(vocabulary, language, texts))
     write_json(output.folder / "coverage.json", {"languages": {row.language: row.as_json() for row in rows}})
     print(coverage_table(rows))

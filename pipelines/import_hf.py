@@ -26,8 +26,8 @@ def main() -> None:
     print(f"import: a {imported.family} model of {imported.elements:,} parameters, {imported.vocabulary.size:,} pieces")
     if imported.languages:
         print(f"import: language embeddings for {', '.join(imported.languages)}")
-    if imported.left_out_rows:
-        print(f"import: {imported.left_out_rows:,} rows of the embedding table belong to no piece and were left out")
+    for remark in imported.remarks:
+        print(f"import: {remark}")
     if imported.extras:
         print(f"import: kept apart, since nothing of ours needs them: {', '.join(sorted(imported.extras))}")
     print(f"import: vocabulary {imported.vocabulary.fingerprint}; in {arguments.output}")

@@ -19,6 +19,7 @@ from xlm.interop.families import FAMILIES, family_named
 from xlm.interop.families.xlm import languages_of
 from xlm.interop.family import ACTIVATIONS, ENCODER_ONLY, Architecture, Facts, Family, TheirConfig
 
+_CANNOT, _REMEDY = " cannot hold this model: ", "; pass another --family."
 # Parts that a model may lack where the family has them: written as zeros, which change nothing.
 _ZERO_PARTS: Mapping[str, tuple[Any, Any]] = {"token_types": (0, 1), "biases": (False, True), "output_bias": (False, True)}
 
@@ -98,6 +99,8 @@ def write_config(family: Family, config: ModelConfig, facts: Facts) -> dict[str,
         raise UserError("a model with a generator is two models in transformers; export each half.")
     if config.activation not in family.activations:
         raise UserError(_misfit(family, "activation", config.activation, " or ".join(family.activations)))
+    if family.name == "albert" and config.embedding_size == config.width:
+        raise UserError(_misfit(family, "embedding_width", config.embedding_size, "smaller than its width"))
     architecture = next((one for one in family.architectures if _same_heads(one, config)), family.architectures[0])
     spelled = {ours: theirs for theirs, ours in reversed(list(ACTIVATIONS.items()))}
     values = {
@@ -175,7 +178,7 @@ def _check_reads_back(family: Family, config: ModelConfig, values: Mapping[str, 
 
 
 def _misfit(family: Family, name: str, found: object, allowed: str) -> str:
-    return f"{family.name} cannot hold this model: its {name} is {found}, and the family's is {allowed}; pass another --family."
+    return f"{family.name}{_CANNOT}its {name} is {found}, and the family's is {allowed}{_REMEDY}"
 
 
 def choose_family(config: ModelConfig, facts: Facts, name: str | None = None) -> tuple[Family, dict[str, Any]]:
@@ -188,5 +191,5 @@ def choose_family(config: ModelConfig, facts: Facts, name: str | None = None) ->
         try:
             return family, write_config(family, config, facts)
         except UserError as reason:
-            reasons.append(str(reason).split("; pass another")[0])
+            reasons.append(f"{family.name}: {str(reason).removeprefix(f'{family.name}{_CANNOT}').removesuffix(_REMEDY)}")
     raise UserError("no family of transformers can hold this model: " + "; ".join(reasons) + ".")

@@ -47,6 +47,7 @@ class Imported:
     state: State
     extras: State
     left_out_rows: int
+    remarks: tuple[str, ...]  # what was noticed about the tokenizer
     source: str  # fingerprint of their files
 
     @property
@@ -70,8 +71,17 @@ def import_folder(folder: Path, *, generator: Path | None = None, allow_extra_ro
     ids = np.asarray(tokens.ids, dtype=np.int64)
     left_out = _left_out_rows(ids, described.facts.vocabulary_size, folder, allowed=allow_extra_rows)
     state = _in_our_order(state, ids)
-    source = fingerprint({path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()})
-    return Imported(described.family.name, config, described.facts.languages, tokens.vocabulary, state, extras, left_out, source)
+    return Imported(
+        family=described.family.name,
+        config=config,
+        languages=described.facts.languages,
+        vocabulary=tokens.vocabulary,
+        state=state,
+        extras=extras,
+        left_out_rows=left_out,
+        remarks=tokens.remarks,
+        source=fingerprint({path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}),
+    )
 
 
 def _read_model(folder: Path) -> tuple[Described, State, State]:
