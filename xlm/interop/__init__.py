@@ -1,0 +1,1 @@
+"""To and from transformers: tokenizers, weights, model folders."""
