@@ -26,10 +26,12 @@ def test_the_schema_is_the_documented_one():
 
 
 def test_metadata_names_vocabulary_and_languages():
-    metadata = shard_metadata("pair", ("en", "zh-Hans"), "0123", "feed")
+    metadata = shard_metadata("pair", ("en", "zh-Hans"), "0123", "feed", 41)
     assert metadata[b"xlm.language"] == b"en_zh-Hans"
     assert metadata[b"xlm.vocabulary"] == b"0123"
-    assert set(metadata) == {b"xlm.format_version", b"xlm.kind", b"xlm.language", b"xlm.vocabulary", b"xlm.checksum"}
+    assert metadata[b"xlm.largest_id"] == b"41"
+    names = ("format_version", "kind", "language", "vocabulary", "checksum", "largest_id")
+    assert set(metadata) == {f"xlm.{name}".encode() for name in names}
 
 
 def test_the_checksum_sees_every_change_and_survives_the_file(tmp_path):

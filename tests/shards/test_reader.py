@@ -5,13 +5,16 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.shards.stored import document_tokens, item_of, row_of
 from xlm.corpora.store import read_pairs
 from xlm.errors import UserError
+from xlm.shards.format import write_arrow
 from xlm.shards.index import ShardIndex
-from xlm.shards.reader import ShardSet
+from xlm.shards.reader import ShardSet, TokenShard
+from xlm.shards.writer import ShardWriter
 from xlm.storage.store import LocalStore
 
 
@@ -125,6 +128,42 @@ def test_a_shard_of_another_vocabulary_among_them_is_refused(shards_folder, voca
     path.write_bytes(path.read_bytes().replace(vocabulary.fingerprint.encode(), b"f" * 16))
     with pytest.raises(UserError, match=rf"en-00000\.arrow: .*vocabulary ffffffffffffffff.*{vocabulary.fingerprint}"):
         ShardSet(folder, vocabulary.fingerprint).shard("en", 0)
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted by the writer", "found by reading"])
+@pytest.mark.parametrize("kind", ["monolingual", "pair"])
+def test_an_id_outside_the_vocabulary_is_found_when_a_shard_is_opened(tmp_path, kind, noted):
+    languages = ("en", "de") if kind == "pair" else ("en",)
+    writer = ShardWriter("en", kind, languages, vocabulary_fingerprint="made-up", token_dtype=np.dtype(np.uint16))
+    writer.add("good", *[np.array([5, 99])] * len(languages))
+    writer.add("bad", *[np.array([7, 8])] * (len(languages) - 1), np.array([6, 100]))
+    path = tmp_path / writer.write(tmp_path, 0).path
+    if not noted:
+        with pa.memory_map(str(path)) as source:
+            batch = pa.ipc.open_file(source).get_batch(0)
+            kept = {key: value for key, value in batch.schema.metadata.items() if key != b"xlm.largest_id"}
+            write_arrow(tmp_path / "plain.arrow", batch.replace_schema_metadata(kept))
+        path = tmp_path / "plain.arrow"
+    TokenShard.open(path, kind, "made-up", 101)
+    with pytest.raises(UserError, match=rf"{path.name}: this shard holds piece id 100, but the vocabulary has 100 pieces, 0 to 99"):
+        TokenShard.open(path, kind, "made-up", 100)
+
+
+def test_a_set_of_shards_checks_the_ids_of_each(shards_folder, vocabulary, tmp_path):
+    folder = tmp_path / "shards"
+    shutil.copytree(shards_folder, folder)
+    index = ShardIndex.load(folder)
+    assert index.vocabulary_size == vocabulary.size
+    largest = max(int(side.max()) for side in ShardSet(folder, vocabulary.fingerprint).shard("en", 0).tokens)
+    replace(index, vocabulary_size=largest).save(folder)
+    shards = ShardSet(folder, vocabulary.fingerprint)
+    with pytest.raises(UserError, match=rf"en-00000\.arrow: this shard holds piece id {largest}, but the vocabulary has {largest} pieces"):
+        shards.shard("en", 0)
+
+
+def test_an_empty_shard_has_no_id_outside(tmp_path):
+    writer = ShardWriter("en", "monolingual", ("en",), vocabulary_fingerprint="made-up", token_dtype=np.dtype(np.uint16))
+    assert TokenShard.open(tmp_path / writer.write(tmp_path, 0).path, "monolingual", "made-up", 5).items == 0
 
 
 def test_verify_finds_one_changed_token(shards_folder, vocabulary, tmp_path):

@@ -103,7 +103,12 @@ class ShardBuilder:
             of_corpus = [block for number in numbers[source.name] for block in blocks[number]]
             plans.update(_plans(source.name, asked, of_corpus))
         index = ShardIndex(
-            self.vocabulary.fingerprint, self.variants, corpora, plans, piece_counts=save_piece_counts(self.folder, piece_counts)
+            vocabulary_fingerprint=self.vocabulary.fingerprint,
+            variants=self.variants,
+            corpora=corpora,
+            plans=plans,
+            piece_counts=save_piece_counts(self.folder, piece_counts),
+            vocabulary_size=self.vocabulary.size,
         )
         index.save(self.folder)
         return index

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from xlm.errors import UserError
@@ -28,6 +29,7 @@ KIND_KEY = b"xlm.kind"
 LANGUAGE_KEY = b"xlm.language"
 VOCABULARY_KEY = b"xlm.vocabulary"
 CHECKSUM_KEY = b"xlm.checksum"
+LARGEST_ID_KEY = b"xlm.largest_id"
 
 TOKEN_COLUMNS: Mapping[Kind, tuple[str, ...]] = {"monolingual": ("tokens",), "pair": ("source", "target")}
 NAME_COLUMN: Mapping[Kind, str] = {"monolingual": "id", "pair": "key"}
@@ -44,14 +46,17 @@ def shard_schema(kind: Kind, token_dtype: np.dtype[Any], metadata: Mapping[bytes
     return pa.schema(fields, metadata=dict(metadata or {}))
 
 
-def shard_metadata(kind: Kind, languages: tuple[str, ...], vocabulary_fingerprint: str, checksum: str) -> dict[bytes, bytes]:
-    """Return the schema metadata of a shard; the languages of a pair are joined by an underscore."""
+def shard_metadata(
+    kind: Kind, languages: tuple[str, ...], vocabulary_fingerprint: str, checksum: str, largest_id: int
+) -> dict[bytes, bytes]:
+    """Return the schema metadata of a shard; the languages of a pair are joined by an underscore, no largest id is -1."""
     return {
         VERSION_KEY: str(FORMAT_VERSION).encode(),
         KIND_KEY: kind.encode(),
         LANGUAGE_KEY: "_".join(languages).encode(),
         VOCABULARY_KEY: vocabulary_fingerprint.encode(),
         CHECKSUM_KEY: checksum.encode(),
+        LARGEST_ID_KEY: str(largest_id).encode(),
     }
 
 
@@ -71,6 +76,11 @@ def content_checksum(batch: pa.RecordBatch) -> str:
             digest.update(np.ascontiguousarray(column.offsets.to_numpy()).tobytes())
             digest.update(np.ascontiguousarray(column.values.to_numpy()).tobytes())
     return digest.hexdigest()
+
+
+def largest_id(tokens: npt.NDArray[Any]) -> int:
+    """Return the largest of some ids, -1 where there is none."""
+    return int(tokens.max()) if len(tokens) else -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class ShardWork:
         kept = self._tokenise(task, writer)
         file = writer.write(self._folder, task.number)
         del writer
-        shard = TokenShard.open(self._folder / file.path, source.kind, self._vocabulary.fingerprint)
+        shard = TokenShard.open(self._folder / file.path, source.kind, self._vocabulary.fingerprint, self._vocabulary.size)
         empty = int((~kept).sum())
         return ShardResult(
             file=file,

@@ -21,12 +21,14 @@ from xlm.runs.progress import Progress
 from xlm.shards.format import (
     FORMAT_VERSION,
     KIND_KEY,
+    LARGEST_ID_KEY,
     STARTS_COLUMN,
     TOKEN_COLUMNS,
     VERSION_KEY,
     VOCABULARY_KEY,
     FileFacts,
     Kind,
+    largest_id,
     map_arrow,
 )
 from xlm.shards.index import PlanKey, ShardIndex
@@ -53,8 +55,8 @@ class TokenShard:
     offsets: tuple[npt.NDArray[np.int64], ...]  # [items + 1] a side
 
     @classmethod
-    def open(cls, path: Path, kind: Kind, vocabulary_fingerprint: str) -> TokenShard:
-        """Map a shard; raises UserError for another format, kind or vocabulary."""
+    def open(cls, path: Path, kind: Kind, vocabulary_fingerprint: str, vocabulary_size: int | None = None) -> TokenShard:
+        """Map a shard; raises UserError for another format, kind or vocabulary, and for ids that a vocabulary of this size lacks."""
         batch = map_arrow(path)
         metadata = batch.schema.metadata or {}
         version = metadata.get(VERSION_KEY, b"").decode()
@@ -66,12 +68,10 @@ class TokenShard:
             )
         check_vocabulary(metadata.get(VOCABULARY_KEY, b"").decode(), vocabulary_fingerprint, path)
         columns = [batch.column(name) for name in TOKEN_COLUMNS[kind]]
-        return cls(
-            path,
-            batch,
-            tuple(column.values.to_numpy(zero_copy_only=True) for column in columns),
-            tuple(column.offsets.to_numpy(zero_copy_only=True) for column in columns),
-        )
+        tokens = tuple(column.values.to_numpy(zero_copy_only=True) for column in columns)
+        if vocabulary_size is not None:
+            _check_ids(metadata.get(LARGEST_ID_KEY), tokens, vocabulary_size, path)
+        return cls(path, batch, tokens, tuple(column.offsets.to_numpy(zero_copy_only=True) for column in columns))
 
     @property
     def items(self) -> int:
@@ -156,7 +156,7 @@ class ShardSet:
             entry = self.index.corpus(corpus)
             file = entry.files[number]
             path = self.store.local(file.path, file.sha256, file.size_bytes)
-            found = TokenShard.open(path, entry.kind, self._vocabulary_fingerprint)
+            found = TokenShard.open(path, entry.kind, self._vocabulary_fingerprint, self.index.vocabulary_size)
             _check_count(found.items, file.items, "items", path)
             self._mapped.put(key, found, file.size_bytes)
         return found
@@ -219,3 +219,17 @@ def _check_count(found: int, expected: int, what: str, path: Path) -> None:
     """Raise UserError where a file was exchanged for another."""
     if found != expected:
         raise UserError(f"{found} {what} found, the index says {expected}; delete this shards folder and build it again.", file=path)
+
+
+def _check_ids(noted: bytes | None, tokens: Sequence[Tokens], vocabulary_size: int, path: Path) -> None:
+    """Raise UserError for an id outside the vocabulary: once a shard, so that no step has to look.
+
+    The writer has noted the largest id, so a shard is not read for this; one that does not say is.
+    """
+    largest = int(noted) if noted is not None else max(map(largest_id, tokens))
+    if largest >= vocabulary_size:
+        raise UserError(
+            f"this shard holds piece id {largest}, but the vocabulary has {vocabulary_size} pieces, 0 to {vocabulary_size - 1}; "
+            "delete its shards folder and build it again with pipelines/build_shards.py.",
+            file=path,
+        )

@@ -14,7 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from xlm.shards.format import NAME_COLUMN, STARTS_COLUMN, TOKEN_COLUMNS, Kind, content_checksum, shard_metadata, shard_schema, write_arrow
+from xlm.shards.format import (
+    NAME_COLUMN,
+    STARTS_COLUMN,
+    TOKEN_COLUMNS,
+    Kind,
+    content_checksum,
+    largest_id,
+    shard_metadata,
+    shard_schema,
+    write_arrow,
+)
 from xlm.shards.index import CorpusEntry, ShardFile
 
 
@@ -46,7 +56,8 @@ class ShardWriter:
             arrays[STARTS_COLUMN] = pa.array(self._starts, pa.large_list(pa.uint32()))
         schema = shard_schema(self._kind, self._dtype)
         batch = pa.record_batch([arrays[name] for name in schema.names], schema=schema)
-        metadata = shard_metadata(self._kind, self._languages, self._fingerprint, content_checksum(batch))
+        largest = max(largest_id(arrays[column].values.to_numpy()) for column in TOKEN_COLUMNS[self._kind])
+        metadata = shard_metadata(self._kind, self._languages, self._fingerprint, content_checksum(batch), largest)
         facts = write_arrow(folder / path, batch.replace_schema_metadata(metadata))
         return ShardFile(
             path=path,
