@@ -164,7 +164,15 @@ def _started_run(recipe: Recipe, train_folder: Path, inputs: TrainingInputs, pro
 
 
 def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, Any], process: Process) -> TrainingEngine:
-    """Build the model with its initial weights, the same on every rank, and hand it to DeepSpeed."""
+    """Build the model with its initial weights and hand it to DeepSpeed."""
+    model = initial_model(recipe, inputs)
+    statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), inputs.plan.languages, process.device())
+    objective = PretrainingObjective(model, recipe.training, statistics)
+    return TrainingEngine(objective, config, recipe.training.optimizer)
+
+
+def initial_model(recipe: Recipe, inputs: TrainingInputs) -> PretrainingModel:
+    """Return the model as training finds it, the same on every rank: drawn, or with the weights of ``start_from``."""
     languages = inputs.plan.languages
     model = PretrainingModel(recipe.model, inputs.vocabulary.size, len(languages))
     model.initialise(recipe.seed)
@@ -176,9 +184,7 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
         table = load_aligned(inputs.embeddings, inputs.vocabulary.fingerprint)
         model.load_token_embeddings(torch.from_numpy(table))
     model.tie_weights()
-    statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), languages, process.device())
-    objective = PretrainingObjective(model, recipe.training, statistics)
-    return TrainingEngine(objective, config, recipe.training.optimizer)
+    return model
 
 
 def describe_model(recipe: Recipe, inputs: TrainingInputs, record: RunRecord) -> ModelDescription:
