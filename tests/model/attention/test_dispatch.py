@@ -136,6 +136,14 @@ def test_projections_that_are_views_of_something_larger(way):
     assert all(torch.equal(one, other) for one, other in zip(ours, plain, strict=True))
 
 
+def test_a_gradient_that_is_one_number_for_all(way):
+    lengths = [5, 18, 6]
+    qkv = random_qkv(lengths, 16)
+    (ours,) = torch.autograd.grad(attend(qkv, plan_attention(boundaries(lengths), 2)).sum(), qkv)
+    (plain,) = torch.autograd.grad(reference_attention(qkv, boundaries(lengths), 2).sum(), qkv)
+    torch.testing.assert_close(ours, plain, rtol=1e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_no_tokens_at_all_are_still_part_of_the_graph(way, lengths):
     plan = plan_attention(boundaries(lengths), 2, causal=as_mask([True] * len(lengths)), reach=3)

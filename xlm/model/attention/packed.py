@@ -61,7 +61,7 @@ class PackedAttention(torch.autograd.Function):
         qkv, *fused = ctx.saved_tensors
         heads, scale, route = ctx.heads, ctx.scale, ctx.route
         tokens, head_width = qkv.shape[0], qkv.shape[1] // (3 * heads)
-        arriving = output_gradient.to(qkv.dtype).reshape(tokens, heads, head_width)
+        arriving = output_gradient.to(qkv.dtype).contiguous().view(tokens, heads, head_width)
         written = qkv.new_empty(3 * tokens * heads + 1, head_width)
         gradient = written[:-1].view(tokens, 3, heads, head_width)
         split = qkv.view(gradient.shape)

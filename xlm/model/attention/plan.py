@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ TILED_LENGTH = 256
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class Route:
     tiled: tuple[TiledSequence, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttentionPlan:
-    """A packed batch's sequences and who sees whom, with the ways through attention that were asked for so far."""
+    """A packed batch's sequences and who sees whom, with what the ways through attention have worked out so far."""
 
     heads: int
     tokens: int
@@ -42,13 +45,17 @@ class AttentionPlan:
     bounds: Integers  # [S + 1], the same on the host
     causal: Booleans  # [S]
     reach: int | None
-    _routes: dict[bool, Route] = field(default_factory=dict, repr=False, compare=False)
+    _made: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` returned when ``key`` was first asked for: layers share it."""
+        if key not in self._made:
+            self._made[key] = make()
+        return cast(Made, self._made[key])
 
     def route(self, *, fused: bool) -> Route:
         """Return who goes which way, with or without torch's fused CPU kernel: a function of shapes alone."""
-        if fused not in self._routes:
-            self._routes[fused] = _route(self, fused=fused)
-        return self._routes[fused]
+        return self.once(("route", fused), lambda: route_by(self, FUSED_QUERIES if fused else None, TILED_LENGTH))
 
 
 def plan_attention(cu_seqlens: Tensor, heads: int, *, causal: Tensor | None = None, reach: int | None = None) -> AttentionPlan:
@@ -72,12 +79,13 @@ def plan_attention(cu_seqlens: Tensor, heads: int, *, causal: Tensor | None = No
     )
 
 
-def _route(plan: AttentionPlan, *, fused: bool) -> Route:
+def route_by(plan: AttentionPlan, fused_queries: int | None, tiled_length: int) -> Route:
+    """Send sequences of ``fused_queries`` (heads * length) without a window to the fused kernel, if any, other long ones to tiles."""
     lengths = np.diff(plan.bounds)
     there = lengths > 0
     unbounded = there if plan.reach is None else there & (lengths <= plan.reach + 1)
-    runs = unbounded & (lengths * plan.heads >= FUSED_QUERIES) if fused else np.zeros_like(there)
-    tiled = there & ~runs & (lengths >= TILED_LENGTH)
+    runs = unbounded & (lengths * plan.heads >= fused_queries) if fused_queries is not None else np.zeros_like(there)
+    tiled = there & ~runs & (lengths >= tiled_length)
     grouped = np.flatnonzero(there & ~runs & ~tiled)
     device = plan.cu_seqlens.device
     masks: dict[tuple[int, ...], Tensor] = {}

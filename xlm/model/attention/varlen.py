@@ -51,7 +51,7 @@ def attend_varlen(qkv: Tensor, plan: AttentionPlan, scale: float, dropout: Weigh
         return attend_packed(qkv, plan, scale, dropout)
     split = qkv.view(plan.tokens, 3, plan.heads, head_width)
     output = qkv.new_empty(plan.tokens, plan.heads, head_width)
-    for part in parts_of(plan):
+    for part in plan.once("parts", lambda: parts_of(plan)):
         mixed = kernel(part, split if part.tokens is None else split.index_select(0, part.tokens), scale, plan.reach, dropout)
         output = mixed if part.tokens is None else output.index_copy(0, part.tokens, mixed)
     return output.reshape(plan.tokens, plan.heads * head_width)
