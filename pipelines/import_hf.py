@@ -23,7 +23,7 @@ def main() -> None:
     with new_folder(arguments.output) as partial:
         imported = import_folder(arguments.folder, generator=arguments.generator, allow_extra_rows=arguments.allow_extra_rows)
         write_imported(imported, partial)
-    print(f"import: a {imported.family} model of {imported.elements:,} parameters, {imported.vocabulary.size:,} pieces")
+    print(f"import: family {imported.family}, {imported.elements:,} parameters, {imported.vocabulary.size:,} pieces")
     if imported.languages:
         print(f"import: language embeddings for {', '.join(imported.languages)}")
     for remark in imported.remarks:

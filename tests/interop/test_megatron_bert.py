@@ -3,6 +3,7 @@
 import pytest
 import torch
 from their_models import (
+    BASE_SCALE,
     SIZES,
     assert_close,
     check_gradients,
