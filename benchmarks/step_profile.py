@@ -27,8 +27,8 @@ def profiled(name: str, case: Case) -> Any:  # noqa: ANN401
     """Return the profiler after one optimizer step of a side, its warm-up not counted."""
     side = Side(name, case)
     side.load()
-    for number, most in ((0, 1), (1, None)):
-        parts = side.prepare(number, most)["parts"]
+    for number, tokens in ((0, 1), (1, None)):
+        parts = side.prepare(number, tokens)["parts"]
         with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
             for index in range(parts):
                 side.part(index)

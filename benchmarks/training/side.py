@@ -9,7 +9,6 @@ standard output; whatever libraries print goes to standard error. While the pare
     {"do": "update"}                        optimizer step; gradients are let go
     {"do": "settle"}                        remember what is resident between steps
     {"do": "evaluate", "step": -1}          loss of a step's micro-batches, without gradients
-    {"do": "peaks"}                         best FLOP/s of matrix products
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TextIO
 
 import torch
 from torch import Tensor, nn
 from training import memory
 from training.cases import Case
-from training.gemm import peaks
 from training.models import our_loss, our_model, their_loss, their_model
 from training.text import packed_step, padded_step
 
@@ -53,9 +52,9 @@ class Side:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.case.learning_rate, fused=True)
         return {"parameters": sum(parameter.numel() for parameter in self.model.parameters())}
 
-    def prepare(self, step: int, most: int | None = None) -> Answer:
-        """Make the micro-batches of a step, the first ``most`` of them."""
-        self.batches = self._micro_batches(step)[:most]
+    def prepare(self, step: int, tokens: int | None = None) -> Answer:
+        """Make the micro-batches of a step, or of its first texts that have ``tokens`` together."""
+        self.batches = self._micro_batches(step, tokens or self.case.step_tokens)
         self.predictions = sum(_predictions(batch) for batch in self.batches)
         self.loss = 0.0
         memory.reset_peak()
@@ -104,12 +103,9 @@ class Side:
         self.prepare(step)
         return {"loss": sum(float(self._loss(batch)) for batch in self.batches)}
 
-    def peaks(self) -> Answer:
-        """Measure matrix products; no model is needed."""
-        return {"flops_per_second": peaks(self.case)}
-
-    def _micro_batches(self, step: int) -> list[Any]:
-        return [*packed_step(self.case, step)] if self.name == "ours" else [*padded_step(self.case, step)]
+    def _micro_batches(self, step: int, tokens: int) -> list[Any]:
+        case = replace(self.case, step_tokens=tokens)
+        return [*packed_step(case, step)] if self.name == "ours" else [*padded_step(case, step)]
 
     def _loss(self, batch: Any) -> Tensor:  # noqa: ANN401
         loss_of: Callable[..., Tensor] = our_loss if self.name == "ours" else their_loss

@@ -18,11 +18,13 @@ from types import TracebackType
 from typing import Any
 
 from training.cases import Case
+from training.gemm import peaks
+
+# What was prepared, and the answers to its parts, the update last.
+Round = tuple[dict[str, Any], list[dict[str, Any]]]
 
 FOLDER = Path(__file__).resolve().parents[1]
 SIDES = ("ours", "peer")
-# Two micro-batches: the second one adds its gradients to the first one's.
-WARM_UP_PARTS = 2
 # Held-out text: no step that is trained on has this number.
 HELD_OUT = -1
 
@@ -113,15 +115,15 @@ def compare(case: Case, *, held_out: bool = False, sides: Sequence[str] = SIDES)
     """Run a case; ``held_out`` has both sides' loss on other text measured at the end."""
     comparison = Comparison(case, {name: Record() for name in sides}, {})
     with ExitStack() as stack:
-        machine = stack.enter_context(SideProcess("machine", case))
         processes = {name: stack.enter_context(SideProcess(name, case)) for name in sides}
         for name, process in processes.items():
             comparison.sides[name].parameters = process.ask("load")["parameters"]
-        _round(processes, 0, most=WARM_UP_PARTS)
+        # A token more than one micro-batch holds: the second one adds its gradients to the first one's.
+        _round(processes, 0, tokens=case.rows * case.row_tokens + 1)
         for process in processes.values():
             process.ask("settle")
         for step in range(1, case.rounds + 1):
-            for shape, rate in machine.ask("peaks")["flops_per_second"].items():
+            for shape, rate in peaks(case).items():
                 comparison.peaks[shape] = max(rate, comparison.peaks.get(shape, 0.0))
             for name, (prepared, parts) in _round(processes, step).items():
                 comparison.sides[name].add(prepared, parts)
@@ -131,9 +133,9 @@ def compare(case: Case, *, held_out: bool = False, sides: Sequence[str] = SIDES)
     return comparison
 
 
-def _round(processes: dict[str, SideProcess], step: int, most: int | None = None) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Run one step of each side, alternately; return what was prepared and the answers to its parts."""
-    prepared = {name: process.ask("prepare", step=step, most=most) for name, process in processes.items()}
+def _round(processes: dict[str, SideProcess], step: int, tokens: int | None = None) -> dict[str, Round]:
+    """Run one step of each side, alternately."""
+    prepared = {name: process.ask("prepare", step=step, tokens=tokens) for name, process in processes.items()}
     answers: dict[str, list[dict[str, Any]]] = {name: [] for name in processes}
     # Who has fewer parts waits for the other in between, so that both are spread over the whole round.
     order = sorted((index / prepared[name]["parts"], name, index) for name in processes for index in range(prepared[name]["parts"]))
