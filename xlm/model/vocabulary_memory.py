@@ -15,7 +15,7 @@ from torch import Tensor
 BESIDE = 1 << 25
 MIN_BESIDE = 128
 # Logits a chunk holds: few enough to stay in a processor's cache; a GPU wants more work at a time.
-CHUNK_LOGITS = 1 << 20
+CHUNK_LOGITS = 1 << 21
 GPU_CHUNK_LOGITS = 1 << 24
 MIN_CHUNK_PIECES = 256
 
