@@ -41,7 +41,9 @@ def test_every_preset_goes_somewhere_and_comes_back_the_same(name):
         family, json = choose_family(part, FACTS)
         known = [expected for prefix, expected in EXPECTED.items() if name.startswith(prefix)]
         assert known == [] or family.name in known or part.sentence_head
-        assert [field for field in differing_fields(part, read_config(json).config) if field != "token_types"] == []
+        # A family without an equal has the part as zeros, or the same norm under another name.
+        changed = set(differing_fields(part, read_config(json).config))
+        assert changed <= ({"final_norm"} if family.name == "megatron-bert" else set()) | {"token_types"}
         # transformers takes every value that was written.
         loaded = AutoConfig.for_model(family.name, **{key: value for key, value in json.items() if key != "model_type"}).to_dict()
         assert {key: loaded[key] for key in json if key != "dtype"} == {key: value for key, value in json.items() if key != "dtype"}
@@ -56,7 +58,7 @@ def test_special_ids_are_ours():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model_type": "bart"}, r"no weight map for the family 'bart' \(did you mean 'albert'\?\); allowed: xlm-roberta, bert"),
+        ({"model_type": "bart"}, r"no weight map for the family 'bart' \(did you mean 'bert'\?\); allowed: xlm-roberta, bert"),
         ({"architectures": ["BertForQuestionAnswering"]}, "architectures BertForQuestionAnswering; of bert, BertForMaskedLM, BertForPre"),
         ({"hidden_act": "relu"}, "hidden_act relu; of bert, models with gelu or gelu_new"),
         ({"is_decoder": True}, "is_decoder True; bert models with is_decoder False"),

@@ -14,14 +14,17 @@ import yaml
 from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaTokenizer
 
 from xlm.config.model import ModelConfig
+from xlm.corpora.documents import Document
+from xlm.corpora.store import write_documents
 from xlm.errors import UserError
 from xlm.interop.self_check import TEXTS
+from xlm.runs.stage import Stage, read_record
 from xlm.training.assembly import initial_model
 from xlm.training.weights import load_model_weights
 from xlm.vocab.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[2]
-POSITIONS = 80
+POSITIONS = 200
 EXTRA = 3
 
 
@@ -111,6 +114,19 @@ def test_training_starts_from_it(imported):
     recipe.model = ModelConfig(**{**section, "layers": 3})
     with pytest.raises(UserError, match=r"its layers is 2, the recipe's model\.layers is 3"):
         initial_model(recipe, inputs)
+
+
+def test_a_run_takes_its_vocabulary_over(imported, tmp_path, capsys):
+    _, _, ours = imported
+    with Stage(tmp_path / "corpus", "corpus", {"text": "made"}).write() as output:
+        write_documents(output.folder, "en", (Document(str(number), text, "en", "made", None) for number, text in enumerate(TEXTS)))
+    recipe = ["--recipe", ROOT / "pipelines" / "recipes" / "quickstart.yaml", "--set", f"vocabulary={ours}", "--run-dir", tmp_path]
+    assert call("build_vocab.py", *recipe) == 0
+    assert Vocabulary.load(tmp_path / "vocabulary").fingerprint == Vocabulary.load(ours).fingerprint
+    assert read_record(tmp_path / "vocabulary").summary["fingerprint"] == Vocabulary.load(ours).fingerprint
+    capsys.readouterr()
+    assert call("build_vocab.py", *recipe) == 0
+    assert "already done" in capsys.readouterr().out
 
 
 def test_it_goes_out_again_as_it_came_in(imported, tmp_path, capsys):

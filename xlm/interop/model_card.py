@@ -25,9 +25,10 @@ class CardFacts:
 def model_card(config: ModelConfig, facts: CardFacts) -> str:
     """Return Markdown with the header that the hub reads; ``config`` is the model's before export."""
     masked = facts.part == "generator" or (config.language_model_head and facts.part != "discriminator")
+    languages = sorted({language.split("-")[0] for language in facts.languages})
     header = {
         "library_name": "transformers",
-        "language": sorted({language.split("-")[0] for language in facts.languages}),
+        **({"language": languages} if languages else {}),
         "pipeline_tag": "fill-mask" if masked else "feature-extraction",
         "tags": ["multilingual", "pretraining", "xlm"],
     }
