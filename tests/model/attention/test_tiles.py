@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.model.attention.examples import boundaries, force, outputs_and_gradients, random_qkv
+from xlm.model.attention import attend, plan_attention, reference_attention
 from xlm.model.attention.tiles import MOST_QUERIES, TILE_SCORES, build_tiles
 
 
@@ -41,3 +43,16 @@ def test_scores_of_a_tile_are_bounded_and_masks_are_shared(reach):
             assert queries * 12 * (tile.end_key - tile.first_key) <= max(TILE_SCORES, 64 * 12 * 8192)
     if reach == 64:
         assert len(masks) == 2  # the first tile of a sequence, and all others
+
+
+def test_many_tiles_that_add_to_one_key_lose_nothing_in_bf16(monkeypatch):
+    lengths = [1024]
+    qkv = random_qkv(lengths, 8, torch.bfloat16)
+    exact_input = qkv.detach().float().requires_grad_()
+    exact = outputs_and_gradients(lambda x: reference_attention(x, boundaries(lengths), 1), exact_input)[1][:, 8:]
+    errors = {}
+    for way in ("groups", "tiles"):
+        force(way, monkeypatch)
+        gradient = outputs_and_gradients(lambda x: attend(x, plan_attention(boundaries(lengths), 1)), qkv)[1][:, 8:]
+        errors[way] = float((gradient.float() - exact).norm())
+    assert errors["tiles"] < 1.3 * errors["groups"]

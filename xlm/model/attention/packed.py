@@ -1,7 +1,7 @@
 """Attention over all parts of a plan as one step of the graph, with its gradient written out.
 
 It keeps the projected tokens as they came, its output and one number a query where the fused kernel ran:
-no weights and no second copy of queries, keys and values. Backward makes the weights again; that costs 10 to 25 %
+no weights and no second copy of queries, keys and values. Backward makes the weights again; that costs up to a third
 of attention at sentence lengths (benchmarks/NOTES.md) and saves [heads, L] numbers a token.
 """
 
