@@ -44,8 +44,12 @@ class Dropout(nn.Module):
             return values
         return values * self.mask(values.shape, values)
 
+    def next_seed(self) -> int:
+        """Return the seed of the next mask, for code that draws it itself."""
+        return self._key.next_seed()
+
     def mask(self, shape: torch.Size | tuple[int, ...], like: Tensor) -> Tensor:
         """Draw a mask of ``shape`` that holds 0 and 1 / (1 - rate), in the type and on the device of ``like``."""
-        generator = torch.Generator(device=like.device).manual_seed(self._key.next_seed())
+        generator = torch.Generator(device=like.device).manual_seed(self.next_seed())
         keep = torch.empty(shape, dtype=torch.float32, device=like.device).bernoulli_(1.0 - self.rate, generator=generator)
         return keep.div_(1.0 - self.rate).to(like.dtype)

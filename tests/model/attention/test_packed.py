@@ -1,4 +1,4 @@
-"""What attention keeps for backward: the projected tokens once, its output, a number a query; never weights."""
+"""What attention keeps for backward: the projected tokens once, its output, a number a query, short sequences' weights."""
 
 import pytest
 import torch
@@ -27,11 +27,12 @@ def kept_bytes(lengths, *, dtype=torch.float32, reach=None, dropout=None):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reach", [None, 64])
-def test_neither_weights_nor_a_second_copy_of_the_projections(dtype, reach):
+def test_no_weights_of_long_sequences_nor_a_second_copy_of_the_projections(dtype, reach):
     lengths = [5, 9, 40, 40, 128, 128, 600, 2048]
     kept, projected, output = kept_bytes(lengths, dtype=dtype, reach=reach)
     row = HEAD_WIDTH * dtype.itemsize  # behind the last token, for padded slots
-    assert projected <= kept <= projected + output + row + 4 * HEADS * sum(lengths)
+    short = HEADS * sum(length**2 for length in lengths if length <= HEAD_WIDTH) * dtype.itemsize  # weights that are kept
+    assert projected <= kept <= projected + output + row + 4 * HEADS * sum(lengths) + short
 
 
 def test_dropout_keeps_its_seed_and_not_its_masks():

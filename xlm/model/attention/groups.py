@@ -7,6 +7,7 @@ token and write to a row behind the last one, which nobody reads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,14 +113,26 @@ def hidden_keys(lengths: Integers, causal: Booleans, reach: int | None) -> Boole
 
 def attend_groups(
     groups: tuple[Group, ...], rows: Tensor, output: Tensor, heads: int, scale: float, masks: MultiplierStream | None
-) -> None:
-    """Write the attention of ``groups`` into ``output`` [T * heads + 1, width / heads] from ``rows`` [T * 3 * heads, same]."""
+) -> list[Tensor]:
+    """Write the attention of ``groups`` into ``output`` [T * heads + 1, width / heads] from ``rows`` [T * 3 * heads, same].
+
+    Returns the weights [count * heads, length, length] of the groups that `keeps_weights`, in order.
+    """
+    kept = []
     for group in groups:
         query, key, value = _read(group, rows, heads)
         weight = attention_weights(query, key, scale, group.hidden)
         if masks is not None:
             weight.mul_(masks.next(weight))
+        elif keeps_weights(group, rows.shape[1]):
+            kept.append(weight)
         output.index_copy_(0, group.write_output, torch.bmm(weight, value).view(-1, rows.shape[1]))
+    return kept
+
+
+def keeps_weights(group: Group, head_width: int) -> bool:
+    """Whether weights are kept for backward: where they are no more numbers than the layer's output."""
+    return group.length <= head_width
 
 
 def differentiate_groups(
@@ -130,16 +143,24 @@ def differentiate_groups(
     heads: int,
     scale: float,
     masks: MultiplierStream | None,
+    kept: Sequence[Tensor],
 ) -> None:
-    """Write into ``gradient`` [T * 3 * heads + 1, width / heads] what ``output_gradient`` [T * heads, same] makes of it."""
+    """Write into ``gradient`` [T * 3 * heads + 1, width / heads] what ``output_gradient`` [T * heads, same] makes of it.
+
+    ``kept`` is what `attend_groups` returned; the other groups' weights are made again.
+    """
     head_width = rows.shape[1]
+    remembered = iter(kept)
     for group in groups:
         query, key, value = _read(group, rows, heads)
         arriving = output_gradient.index_select(0, group.read_output)
         if group.padded is not None:
             arriving.index_fill_(0, group.padded, 0.0)  # and so a padded query sends nothing on
         arriving = arriving.view(query.shape)
-        weight = attention_weights(query, key, scale, group.hidden)
+        if masks is None and keeps_weights(group, head_width):
+            weight = next(remembered)
+        else:
+            weight = attention_weights(query, key, scale, group.hidden)
         multiplier = None if masks is None else masks.next(weight)
         parts = rows.new_empty(3, *query.shape)
         torch.bmm((weight if multiplier is None else weight * multiplier).transpose(1, 2), arriving, out=parts[2])

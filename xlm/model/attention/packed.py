@@ -1,8 +1,8 @@
 """Attention over all parts of a plan as one step of the graph, with its gradient written out.
 
-It keeps the projected tokens as they came, its output and one number a query where the fused kernel ran:
-no weights and no second copy of queries, keys and values. Backward makes the weights again; that costs up to a third
-of attention at sentence lengths (benchmarks/NOTES.md) and saves [heads, L] numbers a token.
+It keeps the projected tokens as they came, its output and one number a query where the fused kernel ran, and no
+second copy of queries, keys and values. Weights are kept for sequences no longer than a head is wide; for longer
+ones backward makes them again, which saves [heads, L] numbers a token (benchmarks/NOTES.md).
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ class PackedAttention(torch.autograd.Function):
         split = qkv.view(tokens, 3, heads, head_width)
         masks = None if dropout is None else dropout.multipliers(qkv.device)
         with torch.autocast(qkv.device.type, enabled=False):
-            attend_groups(route.groups, rows, written, heads, scale, masks)
+            weights = attend_groups(route.groups, rows, written, heads, scale, masks)
             denominators = attend_runs(route.runs, split, output, scale)
             attend_tiles(route.tiled, split, output, scale, masks)
         if ctx.needs_input_grad[0]:
-            ctx.heads, ctx.route, ctx.scale, ctx.dropout = heads, route, scale, dropout
-            ctx.save_for_backward(qkv, *((output, *denominators) if denominators else ()))
+            ctx.heads, ctx.route, ctx.scale, ctx.dropout, ctx.weights = heads, route, scale, dropout, len(weights)
+            ctx.save_for_backward(qkv, *weights, *((output, *denominators) if denominators else ()))
         return output.view(tokens, heads * head_width)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, output_gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401
         """Return the gradient of qkv."""
-        qkv, *fused = ctx.saved_tensors
+        qkv, *saved = ctx.saved_tensors
+        weights, fused = saved[: ctx.weights], saved[ctx.weights :]
         heads, scale, route = ctx.heads, ctx.scale, ctx.route
         tokens, head_width = qkv.shape[0], qkv.shape[1] // (3 * heads)
         arriving = output_gradient.to(qkv.dtype).contiguous().view(tokens, heads, head_width)
@@ -67,7 +68,8 @@ class PackedAttention(torch.autograd.Function):
         split = qkv.view(gradient.shape)
         masks = None if ctx.dropout is None else ctx.dropout.multipliers(qkv.device)
         with torch.autocast(qkv.device.type, enabled=False):
-            differentiate_groups(route.groups, qkv.view(-1, head_width), arriving.view(-1, head_width), written, heads, scale, masks)
+            rows = qkv.view(-1, head_width)
+            differentiate_groups(route.groups, rows, arriving.view(-1, head_width), written, heads, scale, masks, weights)
             if fused:
                 differentiate_runs(route.runs, split, fused[0], fused[1:], arriving, gradient, scale)
             differentiate_tiles(route.tiled, split, arriving, gradient, scale, masks)

@@ -38,4 +38,4 @@ def active_dropout(dropout: Dropout | None) -> WeightDropout | None:
     """Return what the next call drops, or None where nothing is; takes one seed from the module's key."""
     if dropout is None or not dropout.training or dropout.rate <= 0.0:
         return None
-    return WeightDropout(dropout.rate, dropout._key.next_seed())
+    return WeightDropout(dropout.rate, dropout.next_seed())
