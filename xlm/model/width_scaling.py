@@ -3,7 +3,13 @@
 With r = base width / width: hidden matrices (fan-in and fan-out both grow) start with a deviation of sqrt(r) times
 the base's and learn at r times its rate; what reads the width into a fixed number of outputs (vocabulary, classes) is
 multiplied by r; embeddings, norms and biases stay; attention divides by the head width instead of its root. At the
-base's own width nothing changes.
+base's own width nothing changes. Of the table's three equal forms this is the one that a tied table allows: as
+embeddings and as projection it starts and learns alike, and the multiplier stands beside it.
+
+Width means that of states, of heads or their number, and of the feed-forward part, all in proportion; layers, rows and
+vocabulary stay. Two things follow that the table leaves to its text (section B.3): AdamW multiplies its decay by the learning
+rate, so that of hidden matrices is divided by r to decay as much at every width; and all matrices' gradients shrink as r,
+so Adam's epsilon has to follow them.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from dataclasses import dataclass
 
 from xlm.config.model import ModelConfig
 
-# Matrices from width to width: the last part of the name before ".weight", by the module they are in.
+# Matrices from width to width, by the ends of their names in `PretrainingModel`.
 _HIDDEN = (
     "attention.qkv.weight",
     "attention.output.weight",
@@ -45,6 +51,15 @@ class WidthScaling:
     def learning_rate_scale(self, name: str) -> float:
         """Return the factor of a parameter's learning rate under Adam."""
         return self.ratio if is_hidden_matrix(name) else 1.0
+
+    def weight_decay_scale(self, name: str) -> float:
+        """Return the factor of a parameter's decoupled weight decay, which the learning rate multiplies again."""
+        return 1.0 / self.learning_rate_scale(name)
+
+    @property
+    def epsilon_scale(self) -> float:
+        """Return the factor of Adam's epsilon."""
+        return self.ratio
 
     @property
     def output_scale(self) -> float:
