@@ -1,5 +1,6 @@
 """A small run folder up to its shards: text from a generator, the real vocabulary trainer and shard writer."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -44,8 +45,44 @@ RECIPE = {
 }
 
 
-def write_recipe(path: Path) -> Recipe:
-    path.write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+# Every objective, and a head for each.
+EVERYTHING = {
+    **RECIPE,
+    "model": {
+        **RECIPE["model"],
+        "token_types": 2,
+        "sentence_head": True,
+        "discriminator_head": True,
+        "generator": {"width": 8, "layers": 1, "heads": 2, "feed_forward": 16},
+    },
+    "phases": [
+        {
+            "name": "short",
+            "steps": 5,
+            "sequence_length": 32,
+            "sampling": SAMPLING,
+            "objectives": {
+                "contrastive": {"share": 0.2, "loss_weight": 0.5},
+                "tlm": {"share": 0.2},
+                "mlm": {"share": 0.1},
+                "clm": {"share": 0.1, "rows": "full_sentences"},
+                "sop": {"share": 0.2},
+                "rtd": {"share": 0.2, "discriminator_weight": 5.0},
+            },
+        },
+        {
+            "name": "long",
+            "steps": 4,
+            "sequence_length": 64,
+            "sampling": SAMPLING,
+            "objectives": {"nsp": {"share": 0.4}, "rtd": {"share": 0.4}, "mlm": {"share": 0.2}},
+        },
+    ],
+}
+
+
+def write_recipe(path: Path, recipe: dict[str, object]) -> Recipe:
+    path.write_text(yaml.safe_dump(recipe), encoding="utf-8")
     return load_config(Recipe, path)
 
 
@@ -65,12 +102,11 @@ def write_vocabulary(folder: RunFolder, seed: int = 1) -> Vocabulary:
 
 
 def write_shards(folder: RunFolder, recipe: Recipe, vocabulary: Vocabulary) -> None:
+    sentences = any("nsp" in phase.objectives for phase in recipe.phases)
     with Stage(folder.corpus, "corpus", {"made": "up"}).write() as output:
         for language in ("en", "de"):
             told = [text if language == "en" else text[::-1] for text in texts(1)]
-            write_documents(
-                output.folder, language, (Document(f"{language}{number}", text, language, "made", None) for number, text in enumerate(told))
-            )
+            write_documents(output.folder, language, documents_of(told, language, sentences=sentences))
         write_pairs(
             output.folder,
             "en_de",
@@ -83,11 +119,19 @@ def write_shards(folder: RunFolder, recipe: Recipe, vocabulary: Vocabulary) -> N
         ).build(requests)
 
 
-def make_run(root: Path) -> Path:
+def documents_of(told: list[str], language: str, *, sentences: bool) -> Iterator[Document]:
+    """A text a document, or with ``sentences`` four."""
+    for number in range(0, len(told), 4 if sentences else 1):
+        parts = told[number : number + 4] if sentences else [told[number]]
+        starts = tuple(sum(len(part) + 1 for part in parts[:place]) for place in range(len(parts)))
+        yield Document(f"{language}{number}", " ".join(parts), language, "made", starts if sentences else None)
+
+
+def make_run(root: Path, recipe_of: dict[str, object] = RECIPE) -> Path:
     """Fill ``root`` and return the recipe's path."""
     root.mkdir(parents=True, exist_ok=True)
     recipe_path = root / "recipe.yaml"
-    recipe = write_recipe(recipe_path)
+    recipe = write_recipe(recipe_path, recipe_of)
     folder = RunFolder(root / "run")
     write_shards(folder, recipe, write_vocabulary(folder))
     return recipe_path

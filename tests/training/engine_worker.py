@@ -1,6 +1,7 @@
 """One rank of a made-up training: argv is a JSON list of scenarios; rank 0 writes what each gave.
 
-A scenario: {"stage", "precision", "micro_steps", "steps", "poison" (step whose gradient is infinite),
+A scenario: {"stage", "precision", "micro_steps", "steps", "rows" (options of `make_rows`; with "objectives" the model
+has all heads), "poison" (step whose gradient is infinite),
 "resume_after" (save a checkpoint after that many steps; go on from it with a fresh engine as well)}.
 """
 
@@ -10,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from made_up_steps import LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows
+from made_up_steps import COMPLETE, LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows
 
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
@@ -23,8 +24,12 @@ from xlm.training.step_context import BatchCounts, StepContext
 from xlm.training.weights import ModelDescription
 
 
+def model_of(scenario):
+    return COMPLETE if "objectives" in scenario.get("rows", {}) else MODEL
+
+
 def make_engine(scenario, process):
-    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
+    model = PretrainingModel(model_of(scenario), VOCABULARY, len(LANGUAGES))
     model.initialise(3)
     statistics = LossStatistics(("only",), LANGUAGES, process.device())
     objective = PretrainingObjective(model, TRAINING, statistics)
@@ -60,13 +65,13 @@ def run_scenario(scenario, process, folder):
         fresh = make_engine(scenario, process)
         start = load_checkpoint(fresh, latest_checkpoint(folder))["step"]
         # Saving again right after loading has broken other set-ups.
-        save(fresh, process, start, folder)
+        save(fresh, process, scenario, start, folder)
         told["resumed"] = run_steps(fresh, process, {**scenario, "resume_after": None}, start, folder)
     return told
 
 
-def save(engine, process, step, folder):
-    about = ModelDescription(MODEL.model_dump(mode="json"), VOCABULARY, "voc", LANGUAGES, step, "-", "-")
+def save(engine, process, scenario, step, folder):
+    about = ModelDescription(model_of(scenario).model_dump(mode="json"), VOCABULARY, "voc", LANGUAGES, step, "-", "-")
     return save_checkpoint(engine, folder, process, about, {"step": step}, 2)
 
 
@@ -74,7 +79,7 @@ def run_steps(engine, process, scenario, start, folder):
     told = {"losses": [], "norms": [], "applied": []}
     for step in range(start, scenario["steps"]):
         if scenario.get("resume_after") == step:
-            save(engine, process, step, folder)
+            save(engine, process, scenario, step, folder)
         result = run_step(engine, process, scenario, step)
         told["losses"].append(engine.objective.statistics.take_window().loss)
         told["norms"].append(result.gradient_norm if result.applied else None)

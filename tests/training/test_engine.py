@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from made_up_steps import LANGUAGES, MODEL, TRAINING, VOCABULARY, make_rows, reference_loss
+from made_up_steps import COMPLETE, EVERYTHING, LANGUAGES, MODEL, TRAINING, VOCABULARY, make_rows, reference_loss
 from ranks import run_ranks
 
 from xlm.errors import UserError
@@ -24,12 +24,17 @@ POISON = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "poison": 1} for st
 POISON += [{"stage": stage, "micro_steps": 1, "steps": STEPS, "poison": 1, "precision": "bf16"} for stage in (1, 2, 3)]
 RESUME = [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2} for stage in (0, 1, 2, 3)]
 RESUME += [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2, "precision": "bf16"} for stage in (1, 2, 3)]
-SCENARIOS = [*PLAIN, *SPARSE, *BF16, *POISON, *RESUME]
+# All heads at once; some micro-batches lack what a head reads, some are empty.
+ALL_ROWS = {"token_rows": 6, "pair_rows": 1, "objectives": EVERYTHING}
+ALL_HEADS = [{"stage": stage, "micro_steps": 3, "steps": STEPS, "rows": ALL_ROWS, "zero": SMALL_BUCKETS} for stage in (1, 2, 3)]
+ALL_HEADS += [{"stage": 0, "micro_steps": 2, "steps": STEPS, "rows": ALL_ROWS}]
+ALL_RESUME = [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2, "rows": ALL_ROWS} for stage in (2, 3)]
+SCENARIOS = [*PLAIN, *SPARSE, *BF16, *POISON, *RESUME, *ALL_HEADS, *ALL_RESUME]
 
 
 def name_of(scenario):
     return "-".join(f"{key}{value}" for key, value in scenario.items() if not isinstance(value, dict)) + (
-        "-sparse" if "rows" in scenario else ""
+        ("-all" if "objectives" in scenario["rows"] else "-sparse") if "rows" in scenario else ""
     )
 
 
@@ -42,7 +47,7 @@ def two_ranks(tmp_path_factory):
 
 def reference(rows=None, poison=None):
     """The same training in plain PyTorch: the loss by its definition, clipping, AdamW."""
-    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
+    model = PretrainingModel(COMPLETE if "objectives" in (rows or {}) else MODEL, VOCABULARY, len(LANGUAGES))
     model.initialise(3)
     section = TRAINING.optimizer
     groups = parameter_groups(model, section)
@@ -70,7 +75,7 @@ def assert_same_weights(found, wanted, **tolerance):
         )
 
 
-@pytest.mark.parametrize("scenario", [*PLAIN, *SPARSE], ids=name_of)
+@pytest.mark.parametrize("scenario", [*PLAIN, *SPARSE, *ALL_HEADS], ids=name_of)
 def test_fp32_is_plain_pytorch_at_every_stage(two_ranks, scenario):
     found = two_ranks[name_of(scenario)]
     losses, norms, weights = reference(scenario.get("rows"))
@@ -101,7 +106,7 @@ def test_a_step_that_is_not_finite_is_skipped_on_all_ranks(two_ranks, scenario):
         assert_same_weights(found["weights"], weights, rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.parametrize("scenario", RESUME, ids=name_of)
+@pytest.mark.parametrize("scenario", [*RESUME, *ALL_RESUME], ids=name_of)
 def test_a_checkpoint_goes_on_bit_for_bit(two_ranks, scenario):
     found = two_ranks[name_of(scenario)]
     resumed = found.pop("resumed")

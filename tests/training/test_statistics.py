@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_steps import LANGUAGES as THREE
 from made_up_steps import deal, make_rows, pack
@@ -11,11 +11,12 @@ from made_up_steps import deal, make_rows, pack
 from xlm.batching.packed_batch import OBJECTIVES
 from xlm.errors import UserError
 from xlm.mixing.seen import Seen
-from xlm.training.statistics import LossStatistics
+from xlm.training.statistics import MEASURES, LossStatistics
 
 LANGUAGES, PHASES = ("en", "zh-Hans"), ("short", "long")
 CPU = torch.device("cpu")
-ENTRIES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.floats(0, 20, width=32)), min_size=1, max_size=30)
+CELLS = st.tuples(st.integers(0, len(MEASURES) - 1), st.integers(0, 1), st.floats(0, 20, width=32), st.booleans())
+ENTRIES = st.lists(CELLS, min_size=1, max_size=30)
 
 
 def statistics():
@@ -43,27 +44,33 @@ def by_hand(parts):
 
 
 def add(to, entries, step_loss=1.0, applied=True):
-    objective, language, losses = zip(*entries, strict=True)
-    to.add(torch.tensor(objective), torch.tensor(language), torch.tensor(losses))
+    measure, language, losses, *correct = (torch.tensor(column) for column in zip(*entries, strict=True))
+    to.add(measure, language, losses, *correct)
     to.add_step_loss(torch.tensor(step_loss))
     to.commit_step(applied)
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=4))
+@settings(deadline=None)
 def test_means_are_the_means_of_what_was_added(steps):
     found = statistics()
     for entries in steps:
         add(found, entries)
     means = found.take_window()
     cells = {}
-    for objective, language, loss in (entry for entries in steps for entry in entries):
-        cells.setdefault((OBJECTIVES[objective], LANGUAGES[language]), []).append(loss)
+    for measure, language, loss, _ in (entry for entries in steps for entry in entries):
+        cells.setdefault((MEASURES[measure], LANGUAGES[language]), []).append(loss)
     assert means.counts == {cell: len(losses) for cell, losses in cells.items()}
     for cell, losses in cells.items():
         assert means.languages[cell] == pytest.approx(sum(losses) / len(losses))
     for objective in {cell[0] for cell in cells}:
         every = [loss for cell, losses in cells.items() if cell[0] == objective for loss in losses]
         assert means.objectives[objective] == pytest.approx(sum(every) / len(every))
+    hits = {}
+    for measure, _, _, correct in (entry for entries in steps for entry in entries):
+        hits.setdefault(MEASURES[measure], []).append(correct)
+    hits.pop("contrastive", None)
+    assert means.accuracies == pytest.approx({measure: sum(found) / len(found) for measure, found in hits.items()})
     assert means.steps == len(steps)
 
 

@@ -80,10 +80,20 @@ class PretrainingModel(nn.Module):
         layers: tuple[Tensor, ...] = self.encoder(**inputs, needed=needed, token_table=tables.lookup, return_layers=True)
         return layers
 
-    def vocabulary_loss(self, states: Tensor, labels: Tensor, weights: Tensor, tables: TokenTables) -> VocabularyLoss:
+    def vocabulary_loss(
+        self,
+        states: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        tables: TokenTables,
+        *,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+    ) -> VocabularyLoss:
         """Return the loss of states [P, width] against ``labels`` [P], each counted ``weights`` [P] times."""
         head = self._language_model_head()
-        return vocabulary_loss(head(states), tables.projection, head.bias, labels, weights)
+        read = head(states)
+        return vocabulary_loss(read, tables.projection, head.bias, labels, weights, label_smoothing=label_smoothing, z_loss=z_loss)
 
     def language_model_loss(self, batch: PackedBatch, weights: Tensor) -> VocabularyLoss:
         """Return the loss of a batch at its predicted positions [P], encoding no more than that needs."""

@@ -21,6 +21,7 @@ class Targets:
     tokens: Tensor  # [N] int64, ascending
     labels: Tensor  # [N] int64
     weights: Tensor  # [N] fp32
+    measures: Tensor | None = None  # [N] codes under which the losses are counted, where the head's do not say
     ballast: bool = False  # nobody asked: one token, of weight 0
 
     def or_ballast(self) -> Targets:

@@ -282,6 +282,7 @@ class _Silent:
 
 def _named_means(means: WindowMeans) -> dict[str, float | None]:
     named: dict[str, float | None] = {"loss": means.loss}
-    named.update({f"loss/{objective}": value for objective, value in means.objectives.items()})
-    named.update({f"loss/{objective}/{language}": value for (objective, language), value in means.languages.items()})
+    named.update({f"loss/{measure}": value for measure, value in means.objectives.items()})
+    named.update({f"accuracy/{measure}": value for measure, value in means.accuracies.items()})
+    named.update({f"loss/{measure}/{language}": value for (measure, language), value in means.languages.items()})
     return named

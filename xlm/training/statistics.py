@@ -1,4 +1,4 @@
-"""Losses by objective and language, and what was seen, summed on the way, reduced over ranks only when they are shown.
+"""Losses and hits by objective and language, and what was seen, summed on the way, reduced over ranks only when they are shown.
 
 The sums come from the forward pass of training itself, no second pass. They are kept in float64 (whole numbers
 stay exact) and reduced at the same steps in every run, also at a checkpoint, so that a resumed run shows the very same
@@ -22,6 +22,11 @@ from xlm.config.phases import Objective
 from xlm.errors import UserError
 from xlm.mixing.seen import Seen
 
+# What is measured: an objective's own loss (of pieces; of pairs), then what heads beside it judge.
+# rtd: the generator's pieces; rtd_replaced: of rtd_discriminator's tokens those that are not the text's.
+MEASURES = (*OBJECTIVES, "nsp_sentence", "sop_sentence", "rtd_discriminator", "rtd_replaced")
+MEASURE_CODE = {name: code for code, name in enumerate(MEASURES)}
+_NOT_JUDGED = frozenset({"contrastive"})  # right or wrong does not come with its loss
 _BLOCK = 1024  # predictions
 
 
@@ -31,17 +36,18 @@ class WindowMeans:
 
     steps: int
     loss: float | None
-    objectives: Mapping[str, float]
-    languages: Mapping[tuple[str, str], float]  # (objective, language)
+    objectives: Mapping[str, float]  # mean loss by measure
+    accuracies: Mapping[str, float]  # by measure
+    languages: Mapping[tuple[str, str], float]  # mean loss by (measure, language)
     counts: Mapping[tuple[str, str], int]
 
 
 class LossStatistics:
-    """Sums of a window of steps, [objectives, languages] losses and counts, plus what was seen since step 0, by phase too."""
+    """Sums of a window of steps, [measures, languages] losses, hits and counts, plus what was seen since step 0, by phase too."""
 
     def __init__(self, phases: tuple[str, ...], languages: tuple[str, ...], device: torch.device) -> None:
         self._phases, self._languages = phases, languages
-        self._shape = (len(OBJECTIVES), len(languages))
+        self._shape = (len(MEASURES), len(languages))
         self._device = device
         self._window = self._zeros()
         self._pending = self._zeros()
@@ -50,22 +56,23 @@ class LossStatistics:
         self._seen = torch.zeros(math.prod(self._seen_shape), dtype=torch.float64, device=device)
 
     def _zeros(self) -> Tensor:
-        # One flat vector, so that one all-reduce does: losses, counts, then (loss of steps, steps).
-        return torch.zeros(2 * self._shape[0] * self._shape[1] + 2, dtype=torch.float64, device=self._device)
+        # One flat vector, so that one all-reduce does: losses, hits, counts, then (loss of steps, steps).
+        return torch.zeros(3 * self._shape[0] * self._shape[1] + 2, dtype=torch.float64, device=self._device)
 
     @torch.no_grad()
-    def add(self, objective: Tensor, language: Tensor, losses: Tensor) -> None:
-        """Count losses [P] of objectives [P] and languages [P] (indices) in the step under way."""
-        cells = self._shape[0] * self._shape[1]
-        sums, counts = self._pending[:cells].view(self._shape), self._pending[cells : 2 * cells].view(self._shape)
+    def add(self, measure: Tensor, language: Tensor, losses: Tensor, correct: Tensor | None = None) -> None:
+        """Count losses [P] of measures [P] and languages [P] (indices) in the step under way, and which were ``correct`` [P]."""
+        sums, hits, counts = self._pending[:-2].view(3, *self._shape)
         # Products with one-hot rows instead of an indexed add: the latter has no fixed order on a GPU. In
         # blocks, since with thousands of languages the rows of all predictions together would be gigabytes.
         for first in range(0, len(losses), _BLOCK):
             block = slice(first, first + _BLOCK)
-            of_objective = one_hot(objective[block], self._shape[0]).to(torch.float64)
+            of_measure = one_hot(measure[block], self._shape[0]).to(torch.float64)
             of_language = one_hot(language[block], self._shape[1]).to(torch.float64)
-            sums += (of_objective * losses[block, None].detach().to(torch.float64)).T @ of_language
-            counts += of_objective.T @ of_language
+            sums += (of_measure * losses[block, None].detach().to(torch.float64)).T @ of_language
+            counts += of_measure.T @ of_language
+            if correct is not None:
+                hits += (of_measure * correct[block, None]).T @ of_language
 
     @torch.no_grad()
     def add_step_loss(self, contribution: Tensor) -> None:
@@ -102,23 +109,25 @@ class LossStatistics:
 
     def take_window(self) -> WindowMeans:
         """Return the means since the last call and start a new window; meaningful on rank 0 after `reduce`."""
-        cells = self._shape[0] * self._shape[1]
-        values = self._window.tolist()
+        *_, total, steps = self._window.tolist()
+        sums, hits, counts = self._window[:-2].view(3, *self._shape).tolist()
         self._window = self._zeros()
-        sums, counts = values[:cells], values[cells : 2 * cells]
         objectives: dict[str, float] = {}
+        accuracies: dict[str, float] = {}
         languages: dict[tuple[str, str], float] = {}
         by_count: dict[tuple[str, str], int] = {}
-        for code, objective in enumerate(OBJECTIVES):
-            row = slice(code * self._shape[1], (code + 1) * self._shape[1])
-            if sum(counts[row]):
-                objectives[objective] = sum(sums[row]) / sum(counts[row])
-            for language, total, count in zip(self._languages, sums[row], counts[row], strict=True):
-                if count:
-                    languages[objective, language] = total / count
-                    by_count[objective, language] = int(count)
-        steps = int(values[-1])
-        return WindowMeans(steps, values[-2] / steps if steps else None, objectives, languages, by_count)
+        for code, measure in enumerate(MEASURES):
+            count = sum(counts[code])
+            if not count:
+                continue
+            objectives[measure] = sum(sums[code]) / count
+            if measure not in _NOT_JUDGED:
+                accuracies[measure] = sum(hits[code]) / count
+            for language, of_language, counted in zip(self._languages, sums[code], counts[code], strict=True):
+                if counted:
+                    languages[measure, language] = of_language / counted
+                    by_count[measure, language] = int(counted)
+        return WindowMeans(int(steps), total / steps if steps else None, objectives, accuracies, languages, by_count)
 
     def seen(self) -> Seen:
         """Return what was seen since step 0; over all ranks on rank 0 after `reduce`."""

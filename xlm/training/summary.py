@@ -28,6 +28,7 @@ def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapp
         "tokens_by_language": {language: by_language[language] for language in record.languages},
         "tokens_per_second": round(tokens / steps_s, 1) if steps_s > 0 else 0.0,
         "losses": {name: value for name, value in (result.last or {}).items() if name.startswith("loss")},
+        "accuracies": {name: value for name, value in (result.last or {}).items() if name.startswith("accuracy/")},
         "precision": record.precision,
         "world_size": record.world_size,
         "code_changed_on_resume": record.code_changed,
@@ -47,10 +48,13 @@ def summary_lines(summary: Mapping[str, Any], wall_s: float, peak_bytes: int) ->
     lines = [f"{'language':<10} {'tokens seen':>12} {'share':>7}"]
     lines += [f"{language:<10} {tokens:>12,} {tokens / total:>7.1%}" for language, tokens in summary["tokens_by_language"].items()]
     losses = [f"{name.removeprefix('loss/')} {value:.3f}" for name, value in summary["losses"].items() if name.count("/") == 1]
+    hits = [f"{name.removeprefix('accuracy/')} {value:.1%}" for name, value in summary["accuracies"].items()]
     skipped = f" ({summary['skipped_steps']} skipped: their gradients were not finite)" if summary["skipped_steps"] else ""
     lines.append(
         f"pretraining: {summary['steps']:,} steps{skipped}, {summary['tokens']:,} tokens at {summary['tokens_per_second']:,.0f} a second, "
         f"{summary['parameters']:,} parameters, {summary['precision']}, ranks {summary['world_size']}, ZeRO {summary['zero_stage']}"
     )
     lines.append(f"pretraining: {wall_s:,.0f} s, {peak_bytes / 2**30:.1f} GiB; last losses: {', '.join(losses)}")
+    if hits:
+        lines.append(f"pretraining: last accuracies: {', '.join(hits)}")
     return lines
