@@ -46,7 +46,7 @@ for folder in sys.argv[3:]:
         batch["langs"] = torch.full_like(batch["input_ids"], model.config.lang2id["en"])
     with torch.no_grad():
         logits = model(**batch).logits
-    elif model.config.model_type == "xlm-roberta":
+    if model.config.model_type == "xlm-roberta":
         pipeline = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer, top_k=3)
         said["filled"] = [one["token"] for one in pipeline("All human beings<mask>")]
     real = batch["attention_mask"].bool()
