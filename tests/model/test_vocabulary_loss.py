@@ -209,8 +209,8 @@ def test_pieces_ruled_out_by_the_bias_do_no_harm():
 
 @pytest.mark.usefixtures("small")
 def test_of_equal_logits_the_first_is_the_guess():
-    found = vocabulary_loss(torch.zeros(3, 2), torch.zeros(30, 2), None, torch.tensor([0, 1, 29]), torch.ones(3))
-    assert found.correct.tolist() == [True, False, False]
+    found = vocabulary_loss(torch.zeros(4, 2), torch.zeros(30, 2), None, torch.tensor([0, 1, 28, 29]), torch.ones(4))
+    assert found.correct.tolist() == [True, False, False, False]
 
 
 @given(vocabulary=st.integers(1, 40), seed=st.integers(0, 1000), spread=st.sampled_from([1.0, 60.0]))
