@@ -18,6 +18,9 @@ class LanguageModelHead(nn.Module):
     A tied head owns no table: a parameter under one name only cannot be lost, saved twice or come apart.
     """
 
+    bias: nn.Parameter | None
+    weight: nn.Parameter | None
+
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.scale = WidthScaling.of(config).output_scale
