@@ -9,7 +9,7 @@ from made_up_run import make_run, write_vocabulary
 
 from xlm.config.recipe import Recipe
 from xlm.config.strict import load_config
-from xlm.errors import NotSupportedYetError, UserError
+from xlm.errors import UserError
 from xlm.model.aligned import save_aligned
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage
@@ -104,8 +104,8 @@ def test_inputs_that_are_missing_or_of_another_vocabulary_are_sentences(run):
 def test_an_objective_that_cannot_be_trained_is_said_before_anything_is_read(run):
     read, folder = run
     shutil.rmtree(folder.shards)
-    with pytest.raises(NotSupportedYetError, match=r"training on clm \(phase 'long'\) is not supported yet"):
-        read_inputs(read("phases.1.objectives={mlm: {share: 0.5}, clm: {share: 0.5}}"), folder, ONE)
+    with pytest.raises(UserError, match=r"phase 'long' has rtd, which needs model\.generator"):
+        read_inputs(read("phases.1.objectives={mlm: {share: 0.5}, rtd: {share: 0.5}}"), folder, ONE)
 
 
 def test_who_builds_batches_may_change_within_a_run(run):

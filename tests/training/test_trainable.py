@@ -2,7 +2,7 @@ import pytest
 from made_up_run import RECIPE
 
 from xlm.config.recipe import Recipe
-from xlm.errors import UserError
+from xlm.errors import NotSupportedYetError, UserError
 from xlm.training.trainable import check_trainable
 
 GENERATOR = {"width": 8, "layers": 1, "heads": 2, "feed_forward": 16}
@@ -66,3 +66,8 @@ def test_sides_told_apart_by_token_types_need_two_of_them():
             check_trainable(recipe_of({"sop": {"share": 1.0}}, sentence_head=True, token_types=count))
     check_trainable(recipe_of({"tlm": {"share": 1.0, "form": "bert"}}, token_types=2))
     check_trainable(recipe_of({"tlm": {"share": 1.0, "form": "xlm"}}))
+
+
+def test_compiling_is_not_promised_and_passed_over():
+    with pytest.raises(NotSupportedYetError, match=r"training\.compile is not supported yet; set it to false"):
+        check_trainable(Recipe.model_validate({**RECIPE, "training": {**RECIPE["training"], "compile": True}}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlm.config.phases import SENTENCE_OBJECTIVES, Objective, Phase
 from xlm.config.recipe import Recipe
-from xlm.errors import UserError
+from xlm.errors import NotSupportedYetError, UserError
 
 # Parts of a model by their name in its section, and the objectives that train them.
 TRAINED_BY: dict[str, tuple[Objective, ...]] = {
@@ -17,6 +17,8 @@ TRAINED_BY: dict[str, tuple[Objective, ...]] = {
 
 def check_trainable(recipe: Recipe) -> None:
     """Raise UserError for a model that lacks what an objective needs, and for one with a part that nothing trains."""
+    if recipe.training.compile:
+        raise NotSupportedYetError("training.compile", "set it to false; layers run as they are")
     drawn: set[Objective] = set()
     for phase in recipe.phases:
         of_phase = {name for name, objective in phase.objectives.items() if objective.ever_drawn}
