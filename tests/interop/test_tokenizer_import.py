@@ -173,5 +173,5 @@ def test_other_tokenizers_are_refused_with_what_can_be_done(tmp_path):
 def test_exact_scores_are_multiples_that_change_little(lines):
     before = train_vocabulary(lines, VocabularySpec(size=700)).serialized_model
     old, new = (model_pb2.ModelProto.FromString(model).pieces for model in (before, with_exact_scores(before)))
-    assert all(float(piece.score * 256).is_integer() for piece in new)
-    assert max(abs(one.score - other.score) for one, other in zip(old, new, strict=True)) <= 1 / 512 + 1e-9
+    assert all(float(piece.score * 64).is_integer() for piece in new)
+    assert max(abs(one.score - other.score) for one, other in zip(old, new, strict=True)) <= 1 / 128 + 1e-9
