@@ -24,6 +24,7 @@ from xlm.runs.processes import free_port, gpu_count, run_to_end
 from xlm.runs.stage import RECORD
 from xlm.tracking.tracker import Tracker
 from xlm.vocab.spec import VocabularySpec
+from xlm.vocab.vocabulary import Vocabulary
 
 HERE = Path(__file__).resolve().parent
 # How long pretraining gets to finish its step and save after Ctrl-C, and any other stage to end.
@@ -105,7 +106,11 @@ def failure_sentence(step: Step, code: int) -> str:
 def check_files(invocation: Invocation) -> None:
     """Raise UserError now for a file that a stage would only miss hours from here."""
     load_manifest(invocation.recipe.corpora.manifest)
-    load_config(VocabularySpec, invocation.recipe.vocabulary)
+    vocabulary = invocation.recipe.vocabulary
+    if vocabulary.is_dir():
+        Vocabulary.load(vocabulary)
+    else:
+        load_config(VocabularySpec, vocabulary)
     config = invocation.arguments.deepspeed_config
     if not config.is_file():
         raise UserError("this DeepSpeed file does not exist; deepspeed_configs/ has one for each ZeRO stage.", file=config)
