@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import sentencepiece
 
 from xlm.errors import UserError
+from xlm.vocab.parts import with_exact_scores
 from xlm.vocab.sampling import MAX_LINE_BYTES
 from xlm.vocab.spec import SPECIAL_PIECES, VocabularySpec
 from xlm.vocab.vocabulary import Vocabulary
@@ -59,7 +60,8 @@ def train_vocabulary(lines: Sequence[str], spec: VocabularySpec) -> Vocabulary:
         )
     except RuntimeError as error:
         raise _explained(error, spec) from None
-    return Vocabulary(model.getvalue())
+    # Ties between segmentations are then ties everywhere, and other libraries give the same ids.
+    return Vocabulary(with_exact_scores(model.getvalue()))
 
 
 def _explained(error: RuntimeError, spec: VocabularySpec) -> UserError:
