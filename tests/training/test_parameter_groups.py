@@ -1,3 +1,4 @@
+import pytest
 from made_up_steps import COMPLETE, LANGUAGES, MODEL, VOCABULARY
 
 from xlm.config.model import WidthScalingSection
@@ -23,7 +24,11 @@ def test_hidden_matrices_of_a_wider_model_learn_slower_and_everything_else_as_be
     model = PretrainingModel(MODEL.model_copy(update={"width_scaling": scaling, "positions": "rotary"}), VOCABULARY, len(LANGUAGES))
     section = OptimizerSection(learning_rate=1.0, token_embedding_learning_rate_scale=0.5)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    rates = {names[id(parameter)]: group["lr_scale"] for group in parameter_groups(model, section) for parameter in group["params"]}
+    groups = parameter_groups(model, section)
+    rates = {names[id(parameter)]: group["lr_scale"] for group in groups for parameter in group["params"]}
+    # What a step takes off a weight is the rate times the decay: the same for hidden matrices as at the base's width.
+    assert all(group["lr_scale"] * group["weight_decay"] == pytest.approx(0.01) for group in groups if group["name"] == "decayed")
+    assert {group["eps"] for group in groups} == {section.epsilon / 2}
     slower = {name for name, rate in rates.items() if rate == 0.5 and "tokens" not in name}
     blocks = [f"encoder.blocks.{number}." for number in range(2)]
     parts = ["attention.qkv", "attention.output", "feed_forward.inner", "feed_forward.output"]

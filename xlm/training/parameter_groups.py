@@ -15,12 +15,12 @@ def parameter_groups(model: PretrainingModel, optimizer: OptimizerSection) -> li
     """Split parameters by weight decay and learning rate scale; groups that would be empty are left out.
 
     No decay on norms, biases (BERT, Devlin et al. 2019) and the tables of positions, token types and languages; the token
-    table has its own learning rate scale, and hidden matrices have that of `WidthScaling`.
+    table has its own learning rate scale; hidden matrices learn and decay, and Adam's epsilon is, as `WidthScaling` says.
     """
     embeddings = model.encoder.embeddings
     small_tables = [table.weight for table in (embeddings.positions, embeddings.token_types, embeddings.languages) if table is not None]
     scaling = WidthScaling.of(model.config)
-    groups: dict[tuple[str, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[str, float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         scale = scaling.learning_rate_scale(name)
         if parameter is embeddings.tokens.weight:
@@ -29,13 +29,15 @@ def parameter_groups(model: PretrainingModel, optimizer: OptimizerSection) -> li
             kind = "not_decayed"
         else:
             kind = "decayed"
-        groups.setdefault((kind, scale), []).append(parameter)
+        decay = 0.0 if kind == "not_decayed" else optimizer.weight_decay * scaling.weight_decay_scale(name)
+        groups.setdefault((kind, scale, decay), []).append(parameter)
     return [
         {
             "params": parameters,
             "name": kind,
-            "weight_decay": 0.0 if kind == "not_decayed" else optimizer.weight_decay,
+            "weight_decay": decay,
             "lr_scale": scale,
+            "eps": optimizer.epsilon * scaling.epsilon_scale,
         }
-        for (kind, scale), parameters in sorted(groups.items(), key=lambda group: group[0])
+        for (kind, scale, decay), parameters in sorted(groups.items(), key=lambda group: group[0])
     ]
