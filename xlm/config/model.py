@@ -125,6 +125,8 @@ class ModelConfig(StrictModel):
             raise ValueError("global_every and local_rotary_base are choices of local attention; set local_window too")
         if self.local_rotary_base is not None and self.positions != "rotary":
             raise ValueError(f"local_rotary_base is a choice of rotary positions; positions is {self.positions}")
+        if self.local_window is not None and self.global_every == 1:
+            raise ValueError("local_window has no effect while global_every is 1, every layer being global; set global_every to 2 or more")
         return self
 
     @model_validator(mode="after")
@@ -135,6 +137,10 @@ class ModelConfig(StrictModel):
             raise ValueError("final_norm: head is the norm of the language-model head; language_model_head is false")
         if self.generator is not None and not self.discriminator_head:
             raise ValueError("a generator needs a discriminator to train: set discriminator_head to true, or take generator out")
+        if self.generator is not None and not self.tied_output:
+            raise ValueError("a generator projects onto the token table; set tied_output to true, or take generator out")
+        if self.generator is not None and self.positions == "rotary" and (self.generator.width // self.generator.heads) % 2:
+            raise ValueError("rotary positions turn pairs of numbers; make generator.width / generator.heads even")
         if self.width_scaling is not None and (self.embedding_size != self.width or self.generator is not None):
             raise ValueError("width_scaling is defined for embedding_width equal to width and without a generator")
         return self

@@ -101,6 +101,4 @@ def load_trained_encoder(recipe: Recipe, run: RunFolder) -> TrainedEncoder:
 
 def random_twin(trained: TrainedEncoder, seed: int) -> Encoder:
     """Return the same encoder with the weights of its published initialisation, drawn by ``seed``."""
-    model = PretrainingModel(trained.config, trained.vocabulary.size, len(trained.languages))
-    model.initialise(seed)
-    return model.encoder.eval()
+    return PretrainingModel(trained.config, trained.vocabulary.size, len(trained.languages), seed=seed).encoder.eval()

@@ -40,7 +40,7 @@ class TensorRule:
 def our_shapes(config: ModelConfig, vocabulary_size: int, language_count: int) -> dict[str, Shape]:
     """Return the shape of every tensor of a model, without building its values."""
     with torch.device("meta"):
-        skeleton = PretrainingModel(config, vocabulary_size, language_count)
+        skeleton = PretrainingModel(config, vocabulary_size, language_count, seed=None)
     return {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
 
 

@@ -98,15 +98,19 @@ class _LayerViews:
 
 
 class Encoder(LayerStack):
-    """Ids of packed sequences in, hidden states of their tokens out; deterministic until initialised anew."""
+    """Ids of packed sequences in, hidden states of their tokens out.
 
-    def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int) -> None:
+    First values are drawn by ``seed``; None leaves them to whoever loads or draws them.
+    """
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int, *, seed: int | None = 0) -> None:
         key = DropoutKey()
         super().__init__(config, key)
         self.vocabulary_size = vocabulary_size
         self.language_count = language_count
         self.embeddings = Embeddings(config, vocabulary_size, language_count, key)
-        initialise_parameters(self, config, seed=0)
+        if seed is not None:
+            initialise_parameters(self, config, seed)
 
     @overload
     def forward(

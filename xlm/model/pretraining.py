@@ -43,19 +43,23 @@ class TokenTables:
 
 
 class PretrainingModel(nn.Module):
-    """Hidden states of tokens, and losses at the predicted positions only."""
+    """Hidden states of tokens, and losses at the predicted positions only.
 
-    def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int) -> None:
+    First values are drawn by ``seed``; None leaves them to whoever loads them.
+    """
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int, *, seed: int | None = 0) -> None:
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
-        self.encoder = Encoder(config, vocabulary_size, language_count)
+        self.encoder = Encoder(config, vocabulary_size, language_count, seed=None)
         key = self.encoder.dropout_key
         self.lm_head = LanguageModelHead(config, vocabulary_size) if config.language_model_head else None
         self.sentence_head = SentenceHead(config, key) if config.sentence_head else None
         self.discriminator_head = DiscriminatorHead(config) if config.discriminator_head else None
         self.generator = Generator(config, config.generator, vocabulary_size, key) if config.generator else None
-        self.initialise(seed=0)
+        if seed is not None:
+            self.initialise(seed)
 
     def token_tables(self) -> TokenTables:
         """Return the tables of one forward pass; all its look-ups and projections have to take them from here."""

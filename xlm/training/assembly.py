@@ -174,8 +174,8 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
 def initial_model(recipe: Recipe, inputs: TrainingInputs) -> PretrainingModel:
     """Return the model as training finds it, the same on every rank: drawn, or with the weights of ``start_from``."""
     languages = inputs.plan.languages
-    model = PretrainingModel(recipe.model, inputs.vocabulary.size, len(languages))
-    model.initialise(recipe.seed)
+    drawn = recipe.seed if recipe.start_from is None else None
+    model = PretrainingModel(recipe.model, inputs.vocabulary.size, len(languages), seed=drawn)
     if recipe.start_from is not None:
         model.load_state_dict(start_weights(recipe.start_from, recipe.model, inputs.vocabulary.fingerprint, languages))
     if inputs.embeddings is not None:

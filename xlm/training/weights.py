@@ -41,7 +41,7 @@ class LoadedWeights:
 
     def build(self) -> PretrainingModel:
         """Return the model with these weights, on the CPU, in evaluation mode."""
-        model = PretrainingModel(self.config, self.vocabulary_size, len(self.languages))
+        model = PretrainingModel(self.config, self.vocabulary_size, len(self.languages), seed=None)
         model.load_state_dict(self.state_dict, strict=True)
         model.tie_weights()
         return model.eval()
@@ -134,7 +134,7 @@ def _check_expected(
 def _check_complete(state: Mapping[str, Tensor], config: ModelConfig, description: ModelDescription, checkpoint: Path) -> None:
     path = checkpoint / WEIGHTS
     with torch.device("meta"):
-        skeleton = PretrainingModel(config, description.vocabulary_size, len(description.languages))
+        skeleton = PretrainingModel(config, description.vocabulary_size, len(description.languages), seed=None)
     expected = {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
     for name, shape in expected.items():
         if name not in state:
