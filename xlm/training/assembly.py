@@ -29,7 +29,7 @@ from xlm.runs.stage import read_record
 from xlm.shards.reader import ShardSet
 from xlm.storage.store import ShardStore, open_store
 from xlm.training.checkpoint import complete_checkpoints, missing_checkpoint
-from xlm.training.deepspeed_config import load_deepspeed_config
+from xlm.training.deepspeed_config import load_deepspeed_config, zero_stage
 from xlm.training.distributed import Process, tell_all
 from xlm.training.engine import TrainingEngine
 from xlm.training.objectives import PretrainingObjective
@@ -164,7 +164,12 @@ def _started_run(recipe: Recipe, train_folder: Path, inputs: TrainingInputs, pro
 
 
 def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, Any], process: Process) -> TrainingEngine:
-    """Build the model with its initial weights and hand it to DeepSpeed."""
+    """Build the model with its initial weights and hand it to DeepSpeed; UserError for what a ZeRO stage cannot hold."""
+    if recipe.training.contrastive.momentum is not None and zero_stage(config) == 3:
+        raise UserError(
+            "training.contrastive.momentum keeps a slow copy of the whole encoder on every rank, which ZeRO stage 3 does not have; "
+            "use deepspeed_configs/ of stage 1 or 2, or take momentum out."
+        )
     model = initial_model(recipe, inputs)
     statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), inputs.plan.languages, process.device())
     objective = PretrainingObjective(model, recipe.training, statistics)
