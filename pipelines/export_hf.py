@@ -30,14 +30,17 @@ def main() -> None:
     vocabulary = Vocabulary.load(vocabulary_folder)
     weights = load_model_weights(checkpoint)
     recipe = str(json.loads((checkpoint / DESCRIPTION).read_text(encoding="utf-8"))["recipe_fingerprint"])
+    trained = weights.build()
     with new_folder(arguments.output) as partial:
         models = export_folder(weights, vocabulary, partial, recipe_fingerprint=recipe, family=arguments.family)
         for model in models:
             print(f"export: {model.part or 'the model'} as {model.architecture} ({model.family})")
             if arguments.no_check:
                 continue
-            result = check_exported(model, model.folder(partial), vocabulary, len(weights.languages))
-            print(f"export: scores at {result.tokens:,} tokens differ by at most {result.worst:.1e} (largest: {result.largest:.1f})")
+            result = check_exported(model, model.folder(partial), vocabulary, trained)
+            print(
+                f"export: scores of every head at {result.tokens:,} tokens differ by at most {result.worst:.1e} (largest: {result.largest:.1f})"
+            )
     print(f"export: step {weights.step:,} of {checkpoint}, in {arguments.output}")
 
 

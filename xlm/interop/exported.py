@@ -26,13 +26,11 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """One model of theirs: where it lies below the output folder, and what it has to agree with."""
+    """One model of theirs, and where it lies below the output folder."""
 
     part: str  # "" for a model of its own, "discriminator" and "generator" for ELECTRA's two
     family: str
     architecture: str
-    config: ModelConfig  # with its scale folded, as exported
-    state: Mapping[str, Tensor]
 
     def folder(self, output: Path) -> Path:
         """Return its folder below ``output``."""
@@ -59,8 +57,10 @@ def export_folder(
 
 
 def _parts(weights: LoadedWeights) -> dict[str, tuple[ModelConfig, dict[str, Tensor]]]:
-    config, state = without_embedding_scale(weights.config, weights.state_dict)
-    return {"": (config, state)} if config.generator is None else split_generator(config, state)
+    """Return the models that transformers can hold; apart first, since either half may read the table as it was before its scale."""
+    config, state = weights.config, weights.state_dict
+    whole = {"": (config, dict(state))} if config.generator is None else split_generator(config, state)
+    return {part: without_embedding_scale(*one) for part, one in whole.items()}
 
 
 def _export_one(
@@ -86,7 +86,7 @@ def _export_one(
     languages = len(weights.languages)
     tensors = export_weights(family, config, theirs, state, language_count=languages)
     stored = stored_names(family, config, theirs, languages)
-    model = ExportedModel(part, family.name, theirs["architectures"][0], config, state)
+    model = ExportedModel(part, family.name, theirs["architectures"][0])
     folder = model.folder(output)
     folder.mkdir(parents=True, exist_ok=True)
     write_their_files(folder, theirs, {name: tensors[name] for name in stored})
