@@ -120,7 +120,8 @@ def _until(tokens: int, batches: Iterator[Padded]) -> Iterator[Padded]:
 
 
 def _micro_batches(case: Case, step: int) -> Iterator[Padded]:
-    key = ("benchmark", "train", case.kind, case.seed, step)
+    # Held-out text, of steps below 0, is the same for all seeds.
+    key = ("benchmark", "train", case.kind, case.seed if step >= 0 else "held out", step)
     generator = keyed_generator(*key)
     collator = _collator(case.vocabulary, key_int64(*key))
     while True:

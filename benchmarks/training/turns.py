@@ -111,11 +111,14 @@ class Comparison:
     peaks: dict[str, float]
 
 
-def compare(case: Case, *, held_out: bool = False, sides: Sequence[str] = SIDES) -> Comparison:
-    """Run a case; ``held_out`` has both sides' loss on other text measured at the end."""
-    comparison = Comparison(case, {name: Record() for name in sides}, {})
+def compare(case: Case, *, held_out: bool = False, with_peaks: bool = True) -> Comparison:
+    """Run a case; ``held_out`` has both sides' loss on other text measured at the end.
+
+    The best products are measured before each round, ``with_peaks``, so that they meet the same machine, too.
+    """
+    comparison = Comparison(case, {name: Record() for name in SIDES}, {})
     with ExitStack() as stack:
-        processes = {name: stack.enter_context(SideProcess(name, case)) for name in sides}
+        processes = {name: stack.enter_context(SideProcess(name, case)) for name in SIDES}
         for name, process in processes.items():
             comparison.sides[name].parameters = process.ask("load")["parameters"]
         # A token more than one micro-batch holds: the second one adds its gradients to the first one's.
@@ -123,7 +126,7 @@ def compare(case: Case, *, held_out: bool = False, sides: Sequence[str] = SIDES)
         for process in processes.values():
             process.ask("settle")
         for step in range(1, case.rounds + 1):
-            for shape, rate in peaks(case).items():
+            for shape, rate in (peaks(case) if with_peaks else {}).items():
                 comparison.peaks[shape] = max(rate, comparison.peaks.get(shape, 0.0))
             for name, (prepared, parts) in _round(processes, step).items():
                 comparison.sides[name].add(prepared, parts)

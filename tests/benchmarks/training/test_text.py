@@ -52,6 +52,11 @@ def test_steps_are_repeatable_and_differ(case):
     assert again != sequences_of_padded(text.padded_step(replace(case, seed=1), 1))
 
 
+def test_held_out_text_is_the_same_for_all_seeds(case):
+    held_out = sequences_of_padded(text.padded_step(case, -1))
+    assert held_out == sequences_of_padded(text.padded_step(replace(case, seed=1), -1))
+
+
 def test_padding_is_where_the_mask_says_and_nowhere_else(case):
     for batch in text.padded_step(replace(case, vocabulary=6), 0):  # random pieces hit <pad> often
         assert torch.equal(batch.input_ids == PAD, batch.attention_mask == 0)
