@@ -5,19 +5,20 @@
 
 monolingual  full rows of 256 tokens. The peer is (a): `run_mlm`'s model and collator, logits at every position.
 pairs        translation pairs, lengths as measured in real text (`training.text`). The peer is (b): the same model on
-             8 pairs at a time (the Trainer's default) padded to the longest, in random order. Ours packs the same pairs
-             into micro-batches of at most 2,048 tokens, as many positions as the peer's may have.
+             20 pairs at a time padded to the longest, in random order: about 2,048 positions. Ours packs the same pairs
+             into micro-batches of at most 2,048 tokens.
 memory       of a monolingual step beyond parameters, gradients and optimizer state (`training.memory`), peer over ours.
 gemm_share   model FLOP/s of our fastest monolingual step (`xlm.model.flops`) over the best matrix product of the same run.
 
 XLM-R's vocabulary of 250,002 at d 768 x 12 layers and d 256 x 6; an optimizer step of 8,192 tokens (a few more where
 pairs do not add up) in micro-batches of 2,048; 15 % masked, dropout 0, fused AdamW, no clipping, gradients let go after
-each step; two threads. Both sides start from the same weights, get the same ids and masks, and report the mean loss over
-the step's predictions, so that their losses have to agree. Masking and padding are done before the timed step, for
-both sides alike (`make bench-data` is about them). Each side is a process of its own; they take turns micro-batch by
-micro-batch. A ratio is that of the fastest steps, and each key names its worst shape and precision; the raw figures have
-all, medians and processor time too. bf16 is autocast, measured where the processor multiplies it. A small model is
-trained from three seeds, to hold the difference of the two sides' losses against.
+each step; a thread for each core. Both sides start from the same weights, get the same ids and masks, and report the
+mean loss over the step's predictions, so that their losses have to agree. Masking and padding are done before the timed
+step, for both sides alike (`make bench-data` is about them). Each side is a process of its own; they take turns micro-batch by
+micro-batch. A ratio is that of the fastest steps (of one to three), and each key is its worst case, which `worst` names
+among the raw figures; those have all, medians and processor time too. Losses that disagree are an error. bf16 is
+autocast, measured where the processor multiplies it. A small model is trained from three seeds, to hold the difference of
+the two sides' losses against.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from typing import Any
 
 from results import write_results
 from training.cases import Case, precisions
-from training.figures import case_figures, keys, line, spread_figures
-from training.turns import compare
+from training.figures import case_figures, disagreement, keys, line, spread_figures, worst
+from training.turns import compare, threads
 
 BASE = {"width": 768, "layers": 12, "heads": 12, "rows": 8}
 NARROW = {"width": 256, "layers": 6, "heads": 4, "rows": 8}
@@ -60,13 +61,18 @@ def measure(chosen: list[Case]) -> tuple[dict[str, float], dict[str, Any]]:
         comparison = compare(case)
         raw[case.name] = case_figures(comparison)
         print(line(comparison, raw[case.name]), flush=True)
-    ratios = keys(list(raw.values()))
+    by_key = keys(list(raw.values()))
     spread = spread_figures([compare(replace(SMALL, seed=seed), held_out=True, with_peaks=False) for seed in range(SEEDS)])
     print(
         f"held-out loss of a small model after {spread['steps']} steps: sides differ by {spread['largest_difference']:.1e}, "
         f"{SEEDS} seeds by {spread['spread_of_seeds']:.1e}"
     )
-    return ratios, raw | {"spread": spread}
+    problem = disagreement(list(raw.values()), spread)
+    if problem is not None:
+        raise RuntimeError(f"nothing is written: {problem}")
+    named = worst(by_key)
+    details = {"worst": {key: case for key, (case, _) in named.items()}, "by_case": by_key, "spread": spread, "threads": int(threads())}
+    return {key: figure for key, (_, figure) in named.items()}, raw | details
 
 
 def main() -> None:
@@ -79,7 +85,7 @@ def main() -> None:
     chosen = [case for case in cases(options.quick) if options.only is None or options.only in case.name]
     ratios, raw = measure(chosen)
     for name, ratio in ratios.items():
-        print(f"{name:<12} {ratio:6.2f}")
+        print(f"{name:<12} {ratio:6.2f}  ({raw['worst'][name]})")
     if not options.quick and options.only is None:
         write_results("train", ratios, raw)
 

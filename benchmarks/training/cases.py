@@ -33,7 +33,7 @@ class Case:
     heads: int
     kind: Kind
     precision: str
-    rows: int  # of a micro-batch: texts of ``row_tokens`` or pairs
+    rows: int  # of ``row_tokens`` in a micro-batch
     rounds: int  # timed optimizer steps of each side
     vocabulary: int = VOCABULARY
     row_tokens: int = ROW_TOKENS
@@ -45,6 +45,16 @@ class Case:
     def name(self) -> str:
         """A label for tables, for example ``monolingual_768x12_fp32``."""
         return f"{self.kind}_{self.width}x{self.layers}_{self.precision}"
+
+    @property
+    def texts(self) -> int:
+        """Texts of a padded micro-batch; as many pairs as have about the positions of its full rows when padded to the longest."""
+        return self.rows if self.kind == "monolingual" else self.rows * 5 // 2
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """Positions of a micro-batch of full rows, and the most that one of packed pairs has."""
+        return self.rows * self.row_tokens
 
     @property
     def autocast_dtype(self) -> torch.dtype | None:

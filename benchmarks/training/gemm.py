@@ -15,7 +15,7 @@ REPEATS = 4
 
 def shapes(case: Case) -> dict[str, tuple[int, int, int]]:
     """Return (rows, inner, columns) of a large square product and of the products that a step consists of."""
-    tokens, width = case.rows * case.row_tokens, case.width
+    tokens, width = case.micro_batch_tokens, case.width
     predicted = round(tokens * MASK_RATE)
     return {
         "square": (SQUARE, SQUARE, SQUARE),

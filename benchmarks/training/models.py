@@ -19,8 +19,7 @@ FIRST_POSITION = PAD + 1
 
 def our_model(case: Case) -> PretrainingModel:
     """Build ours with the initial values of the case's seed."""
-    model = PretrainingModel(case.model_config(), case.vocabulary, 0)
-    model.initialise(case.seed)
+    model = PretrainingModel(case.model_config(), case.vocabulary, 0, seed=case.seed)
     # Transformers keeps the row of its padding at zero; the projection reads it, so ours has to agree.
     with torch.no_grad():
         model.encoder.embeddings.tokens.weight[PAD].zero_()

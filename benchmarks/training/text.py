@@ -56,15 +56,15 @@ class Padded:
 
 
 def padded_step(case: Case, step: int) -> list[Padded]:
-    """Return the micro-batches of one optimizer step, ``case.rows`` texts each, the same in any process."""
+    """Return the micro-batches of one optimizer step, ``case.texts`` each, the same in any process."""
     return list(_until(case.step_tokens, _micro_batches(case, step)))
 
 
 def packed_step(case: Case, step: int) -> list[PackedBatch]:
-    """Return the same step end to end, cut into micro-batches of at most ``rows * row_tokens`` tokens.
+    """Return the same step end to end, cut into micro-batches of at most ``micro_batch_tokens``.
 
-    On monolingual rows these are the peer's micro-batches; pairs are regrouped, so that a micro-batch has as many
-    positions as the peer's may have.
+    On monolingual rows these are the peer's micro-batches; pairs are regrouped, so that a micro-batch has about as many
+    positions as the peer's.
     """
     sequences = [
         (ids[real], labels[real])
@@ -75,7 +75,7 @@ def packed_step(case: Case, step: int) -> list[PackedBatch]:
     start = 0
     while start < len(sequences):
         end, tokens = start, 0
-        while end < len(sequences) and tokens + len(sequences[end][0]) <= case.rows * case.row_tokens:
+        while end < len(sequences) and tokens + len(sequences[end][0]) <= case.micro_batch_tokens:
             tokens += len(sequences[end][0])
             end += 1
         batches.append(pack(sequences[start:end]))
@@ -136,7 +136,7 @@ def _texts(case: Case, generator: np.random.Generator) -> list[list[int]]:
     if case.kind == "monolingual":
         return [[START, *_pieces(case, generator, case.row_tokens - 2), STOP] for _ in range(case.rows)]
     texts = []
-    for pieces in np.minimum(pair_pieces(generator, case.rows), case.row_tokens - PAIR_SPECIALS):
+    for pieces in np.minimum(pair_pieces(generator, case.texts), case.row_tokens - PAIR_SPECIALS):
         source = _pieces(case, generator, pieces // 2)
         target = _pieces(case, generator, pieces - pieces // 2)
         texts.append([START, *source, STOP, STOP, *target, STOP])

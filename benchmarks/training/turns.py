@@ -29,13 +29,18 @@ SIDES = ("ours", "peer")
 HELD_OUT = -1
 
 
+def threads() -> str:
+    """Return how many threads a side computes with: what the environment says, else a thread for each core."""
+    return os.environ.get("OMP_NUM_THREADS") or str(len(os.sched_getaffinity(0)))
+
+
 class SideProcess:
     """A child process that answers requests, see `training.side`; used as a context."""
 
     def __init__(self, name: str, case: Case) -> None:
         self.name = name
         # Waiting threads must sleep: the other side computes meanwhile.
-        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+        environment = {"OMP_NUM_THREADS": threads(), **os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
         self._child = subprocess.Popen(
             [sys.executable, "-m", "training.side", name, case.to_json()],
             stdin=subprocess.PIPE,
@@ -122,7 +127,7 @@ def compare(case: Case, *, held_out: bool = False, with_peaks: bool = True) -> C
         for name, process in processes.items():
             comparison.sides[name].parameters = process.ask("load")["parameters"]
         # A token more than one micro-batch holds: the second one adds its gradients to the first one's.
-        _round(processes, 0, tokens=case.rows * case.row_tokens + 1)
+        _round(processes, 0, tokens=case.micro_batch_tokens + 1)
         for process in processes.values():
             process.ask("settle")
         for step in range(1, case.rounds + 1):

@@ -32,10 +32,11 @@ def test_every_shape_kind_and_precision_once(train, monkeypatch, precisions):
 
 def test_keys_are_written_only_where_everything_was_measured(train, monkeypatch, capsys):
     written = []
-    monkeypatch.setattr(train, "measure", lambda chosen: ({"monolingual": 3.0}, {"cases": len(chosen)}))
+    monkeypatch.setattr(train, "measure", lambda chosen: ({"monolingual": 3.0}, {"cases": len(chosen), "worst": {"monolingual": "here"}}))
     monkeypatch.setattr(train, "write_results", lambda *arguments: written.append(arguments))
     for arguments in (["--quick"], ["--only", "pairs"], []):
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
         train.main()
-    assert written == [("train", {"monolingual": 3.0}, {"cases": len(train.cases(quick=False))})]
-    assert "monolingual    3.00" in capsys.readouterr().out
+    details = {"cases": len(train.cases(quick=False)), "worst": {"monolingual": "here"}}
+    assert written == [("train", {"monolingual": 3.0}, details)]
+    assert "monolingual    3.00  (here)" in capsys.readouterr().out

@@ -40,8 +40,22 @@ def test_keys_name_the_worst_case():
         comparison(our_seconds=(2.0, 2.0), beyond=(100, 900), width=768),
         comparison("pairs", peer_seconds=(24.0, 24.0), beyond=(100, 200)),
     ]
-    found = figures.keys([figures.case_figures(each) for each in cases])
-    assert found == pytest.approx({"monolingual": 3.0, "pairs": 24.0, "memory": 7.0, "gemm_share": 0.125})
+    found = figures.worst(figures.keys([figures.case_figures(each) for each in cases]))
+    wide = "monolingual_768x6_fp32"
+    assert found == {
+        "monolingual": (wide, pytest.approx(3.0)),
+        "pairs": ("pairs_256x6_fp32", pytest.approx(24.0)),
+        "memory": ("monolingual_256x6_fp32", pytest.approx(7.0)),
+        "gemm_share": (wide, pytest.approx(0.125)),
+    }
+
+
+def test_losses_that_disagree_are_told():
+    case = figures.case_figures(comparison())
+    close = {"largest_difference": 0.01, "spread_of_seeds": 0.3}
+    assert figures.disagreement([case], close) is None
+    assert "monolingual_256x6_fp32" in figures.disagreement([{**case, "largest_loss_difference": 2e-4}], close)
+    assert "held-out" in figures.disagreement([case], {"largest_difference": 0.4, "spread_of_seeds": 0.3})
 
 
 def test_the_spread_of_seeds():

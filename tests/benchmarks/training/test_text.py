@@ -34,7 +34,7 @@ def sequences_of_packed(batches):
 def test_packed_is_padded_without_padding(case):
     padded, packed = text.padded_step(case, 3), text.packed_step(case, 3)
     assert sequences_of_packed(packed) == sequences_of_padded(padded)
-    assert all(batch.tokens <= case.rows * case.row_tokens for batch in packed)
+    assert all(batch.tokens <= case.micro_batch_tokens for batch in packed)
     if case.kind == "monolingual":
         assert [batch.tokens for batch in packed] == [batch.tokens for batch in padded]
 
@@ -42,7 +42,7 @@ def test_packed_is_padded_without_padding(case):
 def test_a_step_has_its_tokens_and_no_micro_batch_too_many(case):
     batches = text.padded_step(case, 0)
     assert sum(batch.tokens for batch in batches[:-1]) < case.step_tokens <= sum(batch.tokens for batch in batches)
-    assert {len(batch.input_ids) for batch in batches} == {case.rows}
+    assert {len(batch.input_ids) for batch in batches} == {case.texts}
 
 
 def test_steps_are_repeatable_and_differ(case):
