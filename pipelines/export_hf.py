@@ -38,9 +38,8 @@ def main() -> None:
             if arguments.no_check:
                 continue
             result = check_exported(model, model.folder(partial), vocabulary, trained)
-            print(
-                f"export: scores of every head at {result.tokens:,} tokens differ by at most {result.worst:.1e} (largest: {result.largest:.1f})"
-            )
+            differ = f"differ by at most {result.worst:.1e} (largest: {result.largest:.1f})"
+            print(f"export: scores of every head at {result.tokens:,} tokens {differ}")
     print(f"export: step {weights.step:,} of {checkpoint}, in {arguments.output}")
 
 

@@ -228,21 +228,53 @@ def test_unused_pieces_are_never_given(exported, lines, tmp_path):
     assert found != [framed(vocabulary, line) for line in lines]
 
 
-def real_lines(step):
-    """Return every ``step``-th distinct line of all texts there are, whatever the format around them."""
-    lines = {}
+def real_texts():
+    """Yield the lines of each file of texts there is, whatever the format around them."""
     for path in sorted(path for path in DATA.rglob("*") if path.is_file()):
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        lines.update(dict.fromkeys(text.decode("utf-8").split("\n")))
-    return list(lines)[::step]
+        yield text.decode("utf-8").split("\n")
+
+
+def real_lines(step, first=0):
+    """Return every ``step``-th distinct line of all texts, from line ``first`` on."""
+    return list(dict.fromkeys(line for lines in real_texts() for line in lines))[first::step]
+
+
+def trained_on_real_lines(name, size=3000):
+    """Return a vocabulary of every thousandth line; the tests below compare on others."""
+    return trained([line.replace("\t", " ") for line in real_lines(1000) if line], size=size, **SPECS[name])
+
+
+def loaded(vocabulary, folder):
+    write_hf_tokenizer(vocabulary, folder, max_length=10**6)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def different(vocabulary, tokenizer, lines):
+    ours = vocabulary.encode_batch(lines)
+    found = tokenizer(lines)["input_ids"]
+    return [line for line, ids, theirs in zip(lines, ours, found, strict=True) if theirs != [2, *ids.tolist(), 3]]
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no texts at {DATA}")
 @pytest.mark.parametrize("name", ["bytes", "folded"])
 def test_ids_are_ours_on_real_lines(tmp_path, name):
-    lines = real_lines(500)
-    vocabulary = trained([line.replace("\t", " ") for line in lines[::2] if line], size=3000, **SPECS[name])
-    write_hf_tokenizer(vocabulary, tmp_path, max_length=10**6)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    different = [line for line, ids in zip(lines, tokenizer(lines)["input_ids"], strict=True) if ids != framed(vocabulary, line)]
-    assert not different
+    vocabulary = trained_on_real_lines(name)
+    assert not different(vocabulary, loaded(vocabulary, tmp_path), real_lines(200, first=100))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no texts at {DATA}")
+@pytest.mark.parametrize("name", ["bytes", "folded"])
+def test_ids_are_ours_on_every_line(tmp_path, name):
+    vocabulary = trained_on_real_lines(name, size=8000)
+    tokenizer = loaded(vocabulary, tmp_path)
+    count, wrong, seen = 0, [], set()
+    for lines in real_texts():
+        new = list({line: None for line in lines if hash(line) not in seen})
+        seen.update(map(hash, new))
+        for begin in range(0, len(new), 10_000):
+            wrong += different(vocabulary, tokenizer, new[begin : begin + 10_000])
+        count += len(new)
+    print(f"{name}: {len(wrong)} of {count:,} distinct lines differ")
+    assert not wrong

@@ -6,6 +6,7 @@ family cannot hold.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,6 @@ from xlm.config.model import ModelConfig
 from xlm.config.model_spelling import differing_fields, normal_spelling
 from xlm.errors import UserError
 from xlm.interop.families import FAMILIES, family_named
-from xlm.interop.families.xlm import languages_of
 from xlm.interop.family import ACTIVATIONS, ENCODER_ONLY, Architecture, Facts, Family, TheirConfig
 
 _CANNOT, _REMEDY = " cannot hold this model: ", "; pass another --family."
@@ -37,6 +37,32 @@ class Described:
 def read_config(theirs: TheirConfig) -> Described:
     """Return what their configuration describes; raises UserError for a family, a class or a value that we cannot reproduce."""
     family = family_named(str(theirs.get("model_type", "")))
+    _check_values(family, theirs)
+    try:
+        return _described(family, theirs)
+    except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
+        raise UserError(
+            f"config.json holds a value of another kind than {family.name} configurations do ({error}); compare it with one that "
+            "transformers wrote."
+        ) from None
+
+
+def _check_values(family: Family, theirs: TheirConfig) -> None:
+    """Refuse numbers that are none; ``null`` is only what a field is by default."""
+    for field in family.fields:
+        found = theirs.get(field.theirs, field.default)
+        whole = isinstance(field.default, int)
+        if isinstance(found, bool) or not isinstance(found, int if whole else (int, float)):
+            needed = "a whole number" if whole else "a number"
+            raise UserError(f"config.json says {field.theirs} {json.dumps(found)}; {needed} is needed, such as {field.default}.")
+    if family.positions_follow_padding and not isinstance(theirs.get("pad_token_id", family.default_pad), int):
+        raise UserError(
+            f"config.json says pad_token_id {json.dumps(theirs['pad_token_id'])}; {family.name} numbers positions from it, so a whole "
+            f"number is needed ({family.default_pad} in published models)."
+        )
+
+
+def _described(family: Family, theirs: TheirConfig) -> Described:
     architecture = _architecture_of(family, theirs)
     for name, allowed in family.fixed.items():
         if theirs.get(name, allowed) != allowed:
@@ -49,14 +75,23 @@ def read_config(theirs: TheirConfig) -> Described:
     try:
         config = ModelConfig.model_validate(values)
     except pydantic.ValidationError as error:
-        raise UserError(f"config.json describes a model that does not hold together: {error.errors()[0]['msg']}.") from None
-    if family.name == "albert" and config.embedding_size == config.width:
-        raise UserError("config.json says embedding_size equal to hidden_size; ALBERT models with a smaller one can be taken over.")
-    return Described(family, architecture, normal_spelling(config), _facts(theirs, config))
+        raise UserError(f"config.json describes a model that does not hold together: {_explained(error, family)}.") from None
+    if family.factorised_embeddings and config.embedding_size == config.width:
+        raise UserError(f"config.json says embedding_size equal to hidden_size; {family.name} models with a smaller one can be taken over.")
+    return Described(family, architecture, normal_spelling(config), _facts(family, theirs, config))
+
+
+def _explained(error: pydantic.ValidationError, family: Family) -> str:
+    """Return the first thing that is wrong, with its field as they call it."""
+    first = error.errors()[0]
+    theirs = {"tied_output": "tie_word_embeddings"} | {field.ours: field.theirs for field in family.fields}
+    where = ".".join(theirs.get(str(part), str(part)) for part in first["loc"])
+    return f"{where} {first.get('input')}: {first['msg']}" if where else first["msg"]
 
 
 def _architecture_of(family: Family, theirs: TheirConfig) -> Architecture:
-    named = list(theirs.get("architectures") or [family.architectures[0].name])
+    said = theirs.get("architectures") or [family.architectures[0].name]
+    named = [str(name) for name in (said if isinstance(said, list) else [said])]
     for architecture in family.architectures:
         if architecture.name in named:
             return architecture
@@ -78,14 +113,14 @@ def _read_activation(family: Family, theirs: TheirConfig) -> str:
     )
 
 
-def _facts(theirs: TheirConfig, config: ModelConfig) -> Facts:
+def _facts(family: Family, theirs: TheirConfig, config: ModelConfig) -> Facts:
     size = theirs.get("vocab_size", theirs.get("n_words"))
     if not isinstance(size, int) or size < 1:
         raise UserError(f"config.json says vocab_size {size}; a whole number of pieces is needed.")
     eos: Any = theirs.get("eos_token_id")
     return Facts(
         vocabulary_size=size,
-        languages=languages_of(theirs) if config.language_embeddings else (),
+        languages=family.read_languages(theirs) if config.language_embeddings and family.read_languages else (),
         pad_id=theirs.get("pad_token_id"),
         bos_id=theirs.get("bos_token_id"),
         eos_id=eos[0] if isinstance(eos, list) else eos,
@@ -99,7 +134,7 @@ def write_config(family: Family, config: ModelConfig, facts: Facts) -> dict[str,
         raise UserError("a model with a generator is two models in transformers; export each half.")
     if config.activation not in family.activations:
         raise UserError(_misfit(family, "activation", config.activation, " or ".join(family.activations)))
-    if family.name == "albert" and config.embedding_size == config.width:
+    if family.factorised_embeddings and config.embedding_size == config.width:
         raise UserError(_misfit(family, "embedding_width", config.embedding_size, "smaller than its width"))
     architecture = next((one for one in family.architectures if _same_heads(one, config)), family.architectures[0])
     spelled = {ours: theirs for theirs, ours in reversed(list(ACTIVATIONS.items()))}
@@ -110,7 +145,7 @@ def write_config(family: Family, config: ModelConfig, facts: Facts) -> dict[str,
         "tie_word_embeddings": config.tied_output,
         "dtype": "float32",
         **{name: value for name, value in family.fixed.items() if name not in ENCODER_ONLY},
-        **{name: value for name, value in _special_ids(family, facts).items() if value is not None},
+        **{name: value for name, ours in family.special_ids.items() if (value := getattr(facts, ours)) is not None},
     }
     for field in family.fields:
         values[field.theirs] = _value_of(config, field.ours)
@@ -119,9 +154,7 @@ def write_config(family: Family, config: ModelConfig, facts: Facts) -> dict[str,
     if "type_vocab_size" in values:
         values["type_vocab_size"] = max(config.token_types, 1)
     values["max_position_embeddings"] += family.front_rows(values)
-    values |= {} if family.write_more is None else family.write_more(config)
-    if family.name == "xlm":
-        values |= _xlm_facts(facts, config)
+    values |= {} if family.write_more is None else family.write_more(config, facts)
     _check_reads_back(family, config, values)
     return values
 
@@ -136,33 +169,6 @@ def _value_of(config: ModelConfig, name: str) -> Any:  # noqa: ANN401 (JSON)
     if name == "embedding_initializer_range" and config.embedding_initializer_range is None:
         return config.initializer_range
     return getattr(config, name)
-
-
-def _special_ids(family: Family, facts: Facts) -> dict[str, int | None]:
-    ids = {
-        "pad_token_id": facts.pad_id,
-        "bos_token_id": facts.bos_id,
-        "eos_token_id": facts.eos_id,
-        "mask_token_id": facts.mask_id,
-    }
-    if family.name == "modernbert":
-        ids |= {"cls_token_id": facts.bos_id, "sep_token_id": facts.eos_id}
-    if family.name == "xlm":
-        ids |= {"unk_index": facts.unk_id, "mask_index": facts.mask_id}
-    return ids
-
-
-def _xlm_facts(facts: Facts, config: ModelConfig) -> dict[str, Any]:
-    if not config.language_embeddings:
-        return {"n_langs": 1}
-    if len(facts.languages) < 2:
-        raise UserError("XLM in transformers has language embeddings only for two languages or more; this model has one.")
-    numbers = {language: number for number, language in enumerate(facts.languages)}
-    return {
-        "n_langs": len(facts.languages),
-        "lang2id": numbers,
-        "id2lang": {str(number): language for language, number in numbers.items()},
-    }
 
 
 def _check_reads_back(family: Family, config: ModelConfig, values: Mapping[str, Any]) -> None:

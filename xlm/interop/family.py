@@ -21,6 +21,13 @@ ENCODER_ONLY: Mapping[str, Any] = {
     "is_encoder_decoder": False,
     "position_embedding_type": "absolute",
 }
+# Special pieces in their configurations, and in `Facts`.
+SPECIAL_IDS: Mapping[str, str] = {
+    "pad_token_id": "pad_id",
+    "bos_token_id": "bos_id",
+    "eos_token_id": "eos_id",
+    "mask_token_id": "mask_id",
+}
 
 
 @dataclass(frozen=True)
@@ -72,14 +79,18 @@ class Family:
     surplus: tuple[str, ...] = ()
     # Position 0 is row pad_token_id + 1 of their table (fairseq).
     positions_follow_padding: bool = False
+    default_pad: int = 1  # where their configuration leaves pad_token_id out
+    factorised_embeddings: bool = False  # whether embeddings have to be narrower than the layers
+    special_ids: Mapping[str, str] = field(default_factory=lambda: SPECIAL_IDS)
     # Whether biases exist on their side only where they do on ours; otherwise missing ones are zeros.
     optional_biases: bool = False
     read_more: Callable[[TheirConfig], dict[str, Any]] | None = None
-    write_more: Callable[[ModelConfig], dict[str, Any]] | None = None
+    write_more: Callable[[ModelConfig, Facts], dict[str, Any]] | None = None
+    read_languages: Callable[[TheirConfig], tuple[str, ...]] | None = None  # names of the rows of their language embeddings
 
     def front_rows(self, theirs: TheirConfig) -> int:
         """Return how many rows of their position table come before position 0."""
-        return int(theirs.get("pad_token_id") or 0) + 1 if self.positions_follow_padding else 0
+        return int(theirs.get("pad_token_id", self.default_pad)) + 1 if self.positions_follow_padding else 0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlm.config.model import ModelConfig
-from xlm.interop.family import ENCODER_ONLY, Architecture, Family, Field, TheirConfig, bert_embeddings, bert_fields
+from xlm.interop.family import ENCODER_ONLY, Architecture, Facts, Family, Field, TheirConfig, bert_embeddings, bert_fields
 
 _LAYER = "albert.encoder.albert_layer_groups.{n}.albert_layers.0"
 
@@ -14,7 +14,7 @@ def _read(theirs: TheirConfig) -> dict[str, Any]:
     return {"layer_groups": theirs.get("num_hidden_groups", 1), "embedding_width": theirs.get("embedding_size", 128)}
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _write(config: ModelConfig, _facts: Facts) -> dict[str, Any]:
     return {"num_hidden_groups": config.layer_groups or config.layers, "embedding_size": config.embedding_size, "inner_group_num": 1}
 
 
@@ -53,6 +53,7 @@ FAMILY = Family(
     decoder="predictions.decoder",
     head_bias="predictions.bias",
     surplus=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids", "albert.pooler.*", "sop_classifier.*"),
+    factorised_embeddings=True,
     read_more=_read,
     write_more=_write,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlm.config.model import ModelConfig
-from xlm.interop.family import Architecture, Family, Field, TheirConfig
+from xlm.interop.family import Architecture, Facts, Family, Field, TheirConfig
 
 _LAYER = "distilbert.transformer.layer.{n}"
 
@@ -14,7 +14,7 @@ def _read(theirs: TheirConfig) -> dict[str, Any]:
     return {"positions": "sinusoidal" if theirs.get("sinusoidal_pos_embds", False) else "learned"}
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _write(config: ModelConfig, _facts: Facts) -> dict[str, Any]:
     return {"sinusoidal_pos_embds": config.positions == "sinusoidal"}
 
 

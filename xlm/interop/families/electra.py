@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from xlm.config.model import ModelConfig
-from xlm.interop.family import Architecture, Family, Field, TheirConfig, bert_blocks, bert_embeddings, bert_fields
+from xlm.interop.family import Architecture, Facts, Family, Field, TheirConfig, bert_blocks, bert_embeddings, bert_fields
 
 
 def _read(theirs: TheirConfig) -> dict[str, Any]:
     return {"embedding_width": theirs.get("embedding_size", 128)}
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _write(config: ModelConfig, _facts: Facts) -> dict[str, Any]:
     return {"embedding_size": config.embedding_size}
 
 

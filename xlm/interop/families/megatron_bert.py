@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from xlm.interop.family import Architecture, Family, bert_blocks, bert_embeddings, bert_fields
+from xlm.interop.family import Architecture, Family, Field, bert_blocks, bert_embeddings, bert_fields
 
 _EMBEDDINGS = {ours: theirs for ours, theirs in bert_embeddings("bert.embeddings").items() if not ours.endswith(".norm")}
+# The class's own defaults; BERT's where they are the same.
+_SIZES = (
+    Field("hidden_size", "width", 1024),
+    Field("num_hidden_layers", "layers", 24),
+    Field("num_attention_heads", "heads", 16),
+    Field("intermediate_size", "feed_forward", 4096),
+)
 
 FAMILY = Family(
     name="megatron-bert",
     architectures=(Architecture("MegatronBertForMaskedLM"), Architecture("MegatronBertForPreTraining", sentence_head=True)),
-    fields=bert_fields(type_count=2),
+    fields=(*_SIZES, *(field for field in bert_fields(type_count=2) if field.ours not in {size.ours for size in _SIZES})),
     always={"norm_position": "pre", "positions": "learned"},
     names={
         **_EMBEDDINGS,

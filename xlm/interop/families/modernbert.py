@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from xlm.config.model import ModelConfig
 from xlm.errors import UserError
-from xlm.interop.family import ENCODER_ONLY, Architecture, Family, Field, TheirConfig
+from xlm.interop.family import ENCODER_ONLY, SPECIAL_IDS, Architecture, Facts, Family, Field, TheirConfig
 
 _LAYER = "model.layers.{n}"
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 _THETA = {_GLOBAL: ("global_rope_theta", 160_000.0), _LOCAL: ("local_rope_theta", 10_000.0)}
+_ENCODER = {name: value for name, value in ENCODER_ONLY.items() if name != "position_embedding_type"}
 _BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
 
 
@@ -30,7 +32,7 @@ def _read(theirs: TheirConfig) -> dict[str, Any]:
     return values
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _write(config: ModelConfig, _facts: Facts) -> dict[str, Any]:
     kinds = [_GLOBAL if config.reach(layer) is None else _LOCAL for layer in range(config.layers)]
     local = config.local_rotary_base or config.rotary_base
     return {
@@ -58,7 +60,10 @@ def _rotary_base(theirs: TheirConfig, kind: str) -> float:
     old_name, default = _THETA[kind]
     if theirs.get("rope_scaling"):
         raise UserError(f"config.json says rope_scaling {theirs['rope_scaling']}; rotary positions without scaling can be taken over.")
-    parameters = (theirs.get("rope_parameters") or {}).get(kind) or {}
+    both = theirs.get("rope_parameters") or {}
+    parameters = (both.get(kind) if isinstance(both, dict) else both) or {}
+    if not isinstance(parameters, dict):
+        raise UserError(f"config.json says rope_parameters {json.dumps(both)}; rope_type and rope_theta for {kind} are needed.")
     rope_type = parameters.get("rope_type", "default")
     if rope_type != "default":
         raise UserError(f"config.json says rope_type {rope_type} for {kind}; default can be taken over.")
@@ -70,7 +75,10 @@ def _global_every(theirs: TheirConfig, layers: int) -> int:
     """Return after how many layers global attention comes again, 1 where all is global; raises UserError for another pattern."""
     kinds = theirs.get("layer_types")
     if kinds is None:
-        return int(theirs.get("global_attn_every_n_layers", 3))
+        every = theirs.get("global_attn_every_n_layers", 3)
+        if not isinstance(every, int) or every < 1:
+            raise UserError(f"config.json says global_attn_every_n_layers {json.dumps(every)}; a whole number from 1 on is needed.")
+        return every
     for period in range(1, layers + 1):
         if list(kinds) == [_LOCAL if layer % period else _GLOBAL for layer in range(layers)]:
             return period
@@ -94,7 +102,8 @@ FAMILY = Family(
         Field("initializer_range", "initializer_range", 0.02),
     ),
     always={"norm_position": "pre", "positions": "rotary"},
-    fixed={**ENCODER_ONLY, "classifier_activation": "gelu", "hidden_activation": "gelu"},
+    # Positions are always rotary; mmBERT's configurations say "sans_pos" under a key that nothing reads.
+    fixed={**_ENCODER, "classifier_activation": "gelu", "hidden_activation": "gelu"},
     activations=("geglu",),
     activation_field="hidden_activation",
     names={
@@ -112,6 +121,7 @@ FAMILY = Family(
     },
     decoder="decoder",
     optional_biases=True,
+    special_ids={**SPECIAL_IDS, "cls_token_id": "bos_id", "sep_token_id": "eos_id"},
     read_more=_read,
     write_more=_write,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from xlm.config.model import ModelConfig
 from xlm.errors import UserError
-from xlm.interop.family import Architecture, Family, Field, TheirConfig
+from xlm.interop.family import SPECIAL_IDS, Architecture, Facts, Family, Field, TheirConfig
 
 _HIDDEN_PER_WIDTH = 4  # the class has no other feed-forward width
 
@@ -19,11 +19,18 @@ def _read(theirs: TheirConfig) -> dict[str, Any]:
     }
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
-    return {"sinusoidal_embeddings": config.positions == "sinusoidal", "use_lang_emb": config.language_embeddings}
+def _write(config: ModelConfig, facts: Facts) -> dict[str, Any]:
+    values: dict[str, Any] = {"sinusoidal_embeddings": config.positions == "sinusoidal", "use_lang_emb": config.language_embeddings}
+    if not config.language_embeddings:
+        return {**values, "n_langs": 1}
+    if len(facts.languages) < 2:
+        raise UserError("XLM in transformers has language embeddings only for two languages or more; this model has one.")
+    numbers = {language: number for number, language in enumerate(facts.languages)}
+    names = {str(number): language for language, number in numbers.items()}
+    return {**values, "n_langs": len(facts.languages), "lang2id": numbers, "id2lang": names}
 
 
-def languages_of(theirs: TheirConfig) -> tuple[str, ...]:
+def _languages_of(theirs: TheirConfig) -> tuple[str, ...]:
     """Return the names of the rows of their language embeddings; raises UserError where not every row has one."""
     count = int(theirs.get("n_langs", 1))
     named = {int(number): language for language, number in (theirs.get("lang2id") or {}).items()}
@@ -72,4 +79,6 @@ FAMILY = Family(
     surplus=("transformer.position_ids",),
     read_more=_read,
     write_more=_write,
+    read_languages=_languages_of,
+    special_ids={**SPECIAL_IDS, "unk_index": "unk_id", "mask_index": "mask_id"},
 )
