@@ -38,6 +38,13 @@ def small(monkeypatch):
     small_pieces(monkeypatch)
 
 
+@pytest.fixture(params=[True, False], ids=["small", "whole"])
+def small_or_not(request, monkeypatch):
+    """Chunks of seven pieces, or one of all."""
+    if request.param:
+        small_pieces(monkeypatch)
+
+
 def small_pieces(monkeypatch, chunk=7, beside=4):
     monkeypatch.setattr(vocabulary_memory, "CHUNK_LOGITS", 1)
     monkeypatch.setattr(vocabulary_memory, "MIN_CHUNK_PIECES", chunk)
@@ -237,6 +244,20 @@ def test_samples_at_the_ends_are_pieces_that_have_a_probability(uniform):
     uniforms = torch.tensor([uniform])
     samples = vocabulary_loss(torch.ones(1, 1), logits.T, None, torch.tensor([0]), torch.ones(1), uniforms=uniforms).samples
     assert samples.tolist() == [9 if uniform == 0 else 30]
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("trained", [True, False])
+def test_logits_that_are_not_finite_give_samples_of_the_vocabulary_and_a_total_that_is_not(small_or_not, poison, trained):
+    """A step that diverged has to reach its gradient, by which it is skipped."""
+    del small_or_not
+    hidden, table, bias, labels, weights, uniforms = inputs(9, 40)
+    with torch.no_grad():
+        hidden[::2] = poison
+    with torch.set_grad_enabled(trained):
+        found = vocabulary_loss(hidden, table, bias, labels, weights, uniforms=uniforms)
+    assert bool(((found.samples >= 0) & (found.samples < 40)).all())
+    assert not torch.isfinite(found.total)
 
 
 def test_samples_with_and_without_gradients_are_the_same():

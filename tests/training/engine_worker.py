@@ -1,7 +1,7 @@
 """One rank of a made-up training: argv is a JSON list of scenarios; rank 0 writes what each gave.
 
 A scenario: {"stage", "precision", "micro_steps", "steps", "rows" (options of `make_rows`; with "objectives" the model
-has all heads), "poison" (step whose gradient is infinite),
+has all heads), "poison" (step whose gradient is infinite), "diverged" (step whose embeddings are NaN),
 "resume_after" (save a checkpoint after that many steps; go on from it with a fresh engine as well)}.
 """
 
@@ -50,8 +50,12 @@ def run_step(engine, process, scenario, step):
     if scenario.get("poison") == step:
         objectives["mlm"] = OBJECTIVES["mlm"].model_copy(update={"loss_weight": float("inf")})
     context = StepContext(tuple(BatchCounts(*counts) for counts in everyone), objectives, 0, process.rank)
+    hook = engine.objective.model.encoder.embeddings.register_forward_hook(
+        lambda module, given, embedded: embedded * float("nan") if scenario.get("diverged") == step else embedded
+    )
     for number, batch in enumerate(batches):
         engine.accumulate(batch.to(engine.device), context, with_pairs=number == 0 and context.pairs > 0, last=number == len(batches) - 1)
+    hook.remove()
     result = engine.step(1e-2)
     engine.objective.statistics.commit_step(result.applied)
     engine.objective.statistics.reduce()

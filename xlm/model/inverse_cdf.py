@@ -24,7 +24,10 @@ def draw_pieces(probabilities: Tensor, targets: Tensor) -> Tensor:
 
 
 def _first_above(cumulative: Tensor, targets: Tensor) -> Tensor:
-    """Return the first column of [p, n] above the target; where rounding leaves none, the last that adds anything."""
+    """Return the first column of [p, n] above the target; where rounding leaves none, the last that adds anything.
+
+    Rows of NaN give a column too: a step that diverged goes on to its gradient, and is skipped for that.
+    """
     above = torch.searchsorted(cumulative, targets[:, None], right=True)
     last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous())
-    return torch.minimum(above, last).squeeze(1)
+    return torch.minimum(above, last).clamp_(max=cumulative.shape[1] - 1).squeeze(1)
