@@ -5,6 +5,7 @@ import torch
 from made_up_steps import LANGUAGES, MODEL, VOCABULARY, make_rows, pack
 from safetensors.torch import load_file, save_file
 
+from xlm.config.model import GeneratorSection, WidthScalingSection
 from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.weights import DESCRIPTION, WEIGHTS, ModelDescription, load_model_weights, write_model_weights
@@ -46,6 +47,19 @@ def test_a_checkpoint_of_another_model_or_vocabulary_is_one_sentence(tmp_path, e
     with pytest.raises(UserError, match=sentence) as caught:
         load_model_weights(tmp_path, expect=expect, vocabulary_fingerprint=vocabulary)
     assert "\n" not in str(caught.value)
+
+
+ELECTRA = {"discriminator_head": True, "generator": GeneratorSection(width=8, layers=1, heads=2, feed_forward=16)}
+SCALED = {"width_scaling": WidthScalingSection(base_width=8, base_heads=2)}
+
+
+@pytest.mark.parametrize("sections", [ELECTRA, SCALED], ids=["generator", "width scaling"])
+def test_the_field_that_differs_is_named_and_not_a_section_that_is_the_same(tmp_path, sections):
+    config = MODEL.model_copy(update=sections)
+    write(tmp_path, config)
+    load_model_weights(tmp_path, expect=config.model_copy(update={"embedding_width": MODEL.width}))  # spelled out
+    with pytest.raises(UserError, match=r"its dropout is 0\.0, the recipe's model\.dropout is 0\.1"):
+        load_model_weights(tmp_path, expect=config.model_copy(update={"dropout": 0.1}))
 
 
 def change_weights(folder, change):

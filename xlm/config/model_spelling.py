@@ -21,7 +21,7 @@ TRAINING_ONLY = frozenset(
 
 
 def normal_spelling(config: ModelConfig) -> ModelConfig:
-    """Return a configuration with null wherever a written value is what null means."""
+    """Return a configuration with null where a written value is what null means, and defaults where a choice has no effect."""
     update: dict[str, Any] = {}
     if config.embedding_width == config.width:
         update["embedding_width"] = None
@@ -37,10 +37,20 @@ def normal_spelling(config: ModelConfig) -> ModelConfig:
         update["embedding_norm"] = None
     if config.positions != "rotary":
         update["rotary_base"] = ModelConfig.model_fields["rotary_base"].default
+    if not config.language_model_head:
+        # A generator's own head has a transform and the token table in any case.
+        update |= {"head_transform": True, "tied_output": True}
+        if not (config.sentence_head or config.discriminator_head or config.generator):
+            update["output_bias"] = True
     return config.model_copy(update=update)
+
+
+def unequal_fields(one: ModelConfig, other: ModelConfig) -> list[str]:
+    """Return the fields by which two sections mean different things, those of training included."""
+    one, other = normal_spelling(one), normal_spelling(other)
+    return [name for name in ModelConfig.model_fields if getattr(one, name) != getattr(other, name)]
 
 
 def differing_fields(one: ModelConfig, other: ModelConfig) -> list[str]:
     """Return the fields by which two models compute different things from the same weights, or cannot share them."""
-    one, other = normal_spelling(one), normal_spelling(other)
-    return [name for name in ModelConfig.model_fields if name not in TRAINING_ONLY and getattr(one, name) != getattr(other, name)]
+    return [name for name in unequal_fields(one, other) if name not in TRAINING_ONLY]

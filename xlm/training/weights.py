@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from xlm.config.model import ModelConfig
+from xlm.config.model_spelling import unequal_fields
 from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.stage import write_json
@@ -114,15 +115,12 @@ def _read_description(checkpoint: Path) -> ModelDescription:
 def _check_expected(
     description: ModelDescription, config: ModelConfig, expect: ModelConfig | None, vocabulary: str | None, checkpoint: Path
 ) -> None:
-    if expect is not None and config != expect:
-        for name, value in expect.model_dump().items():
-            found = getattr(config, name)
-            if found != value:
-                raise UserError(
-                    f"this checkpoint is of another model: its {name} is {found}, the recipe's model.{name} is {value}; "
-                    "use the recipe it was made with, or another checkpoint.",
-                    file=checkpoint,
-                )
+    for name in () if expect is None else unequal_fields(config, expect):
+        raise UserError(
+            f"this checkpoint is of another model: its {name} is {getattr(config, name)}, the recipe's model.{name} is "
+            f"{getattr(expect, name)}; use the recipe it was made with, or another checkpoint.",
+            file=checkpoint,
+        )
     if vocabulary is not None and description.vocabulary_fingerprint != vocabulary:
         raise UserError(
             f"this checkpoint was trained with vocabulary {description.vocabulary_fingerprint}, but the vocabulary at hand is "
