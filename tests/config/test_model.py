@@ -23,6 +23,7 @@ GENERATOR = {"width": 4, "layers": 1, "heads": 1, "feed_forward": 4}
         ({"local_window": 4, "local_rotary_base": 100.0}, "positions is learned"),
         ({"embedding_width": 4, "head_transform": False}, "head_transform: false needs embedding_width equal to width"),
         ({"generator": GENERATOR}, "a generator needs a discriminator"),
+        ({"generator": GENERATOR, "discriminator_head": True, "tied_output": False}, "a generator projects onto the token table"),
         ({"generator": {**GENERATOR, "heads": 3}, "discriminator_head": True}, "generator.width 4 is not divisible by generator.heads 3"),
         ({"width_scaling": {"base_width": 4, "base_heads": 3}}, "base_width 4 is not divisible by width_scaling.base_heads 3"),
         ({"width_scaling": {"base_width": 4, "base_heads": 2}, "embedding_width": 4}, "width_scaling is defined for"),

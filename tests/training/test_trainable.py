@@ -2,7 +2,7 @@ import pytest
 from made_up_run import RECIPE
 
 from xlm.config.recipe import Recipe
-from xlm.errors import NotSupportedYetError, UserError
+from xlm.errors import UserError
 from xlm.training.trainable import check_trainable
 
 GENERATOR = {"width": 8, "layers": 1, "heads": 2, "feed_forward": 16}
@@ -53,9 +53,15 @@ def test_a_model_that_only_aligns_has_no_language_model_head():
     check_trainable(Recipe.model_validate({**RECIPE, "phases": phases, "model": {**RECIPE["model"], "language_model_head": False}}))
 
 
-def test_a_generator_shares_the_token_table():
-    with pytest.raises(UserError, match=r"model\.tied_output is false, but rtd's generator"):
-        check_trainable(recipe_of({"mlm": {"share": 0.5}, "rtd": {"share": 0.5}}, tied_output=False, **RTD))
+@pytest.mark.parametrize("options", [{"momentum": 0.99}, {"queue_pairs": 1000}, {"temperature": 0.1}, {"layer": 1}])
+def test_options_of_pairs_that_no_phase_draws_are_named(options):
+    (name,) = options
+    training = {**RECIPE["training"], "contrastive": options}
+    alone = [{**phase, "objectives": {"mlm": {"share": 1.0}, "contrastive": {"share": 0.0}}} for phase in RECIPE["phases"]]
+    with pytest.raises(UserError, match=rf"training\.contrastive\.{name} is .*, but no phase draws contrastive, so it does nothing"):
+        check_trainable(Recipe.model_validate({**RECIPE, "phases": alone, "training": training}))
+    check_trainable(Recipe.model_validate({**RECIPE, "training": training}))
+    check_trainable(Recipe.model_validate({**RECIPE, "phases": alone, "training": {**training, "contrastive": {"temperature": 0.05}}}))
 
 
 def test_sides_told_apart_by_token_types_need_two_of_them():
@@ -66,8 +72,3 @@ def test_sides_told_apart_by_token_types_need_two_of_them():
             check_trainable(recipe_of({"sop": {"share": 1.0}}, sentence_head=True, token_types=count))
     check_trainable(recipe_of({"tlm": {"share": 1.0, "form": "bert"}}, token_types=2))
     check_trainable(recipe_of({"tlm": {"share": 1.0, "form": "xlm"}}))
-
-
-def test_compiling_is_not_promised_and_passed_over():
-    with pytest.raises(NotSupportedYetError, match=r"training\.compile is not supported yet; set it to false"):
-        check_trainable(Recipe.model_validate({**RECIPE, "training": {**RECIPE["training"], "compile": True}}))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xlm.config.phases import SENTENCE_OBJECTIVES, Objective, Phase
-from xlm.config.recipe import Recipe
-from xlm.errors import NotSupportedYetError, UserError
+from xlm.config.recipe import ContrastiveSection, Recipe
+from xlm.errors import UserError
 
 # Parts of a model by their name in its section, and the objectives that train them.
 TRAINED_BY: dict[str, tuple[Objective, ...]] = {
@@ -17,8 +17,6 @@ TRAINED_BY: dict[str, tuple[Objective, ...]] = {
 
 def check_trainable(recipe: Recipe) -> None:
     """Raise UserError for a model that lacks what an objective needs, and for one with a part that nothing trains."""
-    if recipe.training.compile:
-        raise NotSupportedYetError("training.compile", "set it to false; layers run as they are")
     drawn: set[Objective] = set()
     for phase in recipe.phases:
         of_phase = {name for name, objective in phase.objectives.items() if objective.ever_drawn}
@@ -32,10 +30,8 @@ def check_trainable(recipe: Recipe) -> None:
                 f"model.{part} is set, but no phase draws {' or '.join(objectives)}, so nothing would train it; "
                 f"set it to {'null' if part == 'generator' else 'false'}, or draw one of them."
             )
-    if "rtd" in drawn and recipe.model.language_model_head and not recipe.model.tied_output:
-        raise UserError(
-            "model.tied_output is false, but rtd's generator reads its pieces off the token table; set it to true, or leave rtd out."
-        )
+    if "contrastive" not in drawn:
+        _check_contrastive_untouched(recipe.training.contrastive)
 
 
 def _check_parts(recipe: Recipe, phase: Phase, name: Objective) -> None:
@@ -43,6 +39,16 @@ def _check_parts(recipe: Recipe, phase: Phase, name: Objective) -> None:
         if name in objectives and not getattr(recipe.model, part):
             what = "give it its sizes" if part == "generator" else "set it to true"
             raise UserError(f"phase '{phase.name}' has {name}, which needs model.{part}; {what}, or take {name} out.")
+
+
+def _check_contrastive_untouched(section: ContrastiveSection) -> None:
+    """Raise UserError for options of pairs that no phase draws: they do nothing, and a slow encoder would be kept and saved."""
+    for name, field in ContrastiveSection.model_fields.items():
+        if getattr(section, name) != field.default:
+            raise UserError(
+                f"training.contrastive.{name} is {getattr(section, name)}, but no phase draws contrastive, so it does nothing; "
+                "take it out, or draw contrastive."
+            )
 
 
 def _check_token_types(recipe: Recipe, phase: Phase, name: Objective) -> None:
