@@ -108,7 +108,6 @@ class ShardBuilder:
             corpora=corpora,
             plans=plans,
             piece_counts=save_piece_counts(self.folder, piece_counts),
-            vocabulary_size=self.vocabulary.size,
         )
         index.save(self.folder)
         return index

@@ -101,7 +101,6 @@ class ShardIndex:
     corpora: Mapping[str, CorpusEntry]
     plans: Mapping[PlanKey, PlanEntry]
     piece_counts: PieceCountsFile | None = None
-    vocabulary_size: int | None = None  # ids of token shards are below it
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
@@ -130,7 +129,6 @@ class ShardIndex:
                 corpora={name: _corpus_entry(name, entry) for name, entry in data["corpora"].items()},
                 plans={(plan.corpus, plan.layout, plan.length, plan.variant): plan for plan in plans},
                 piece_counts=None if piece_counts is None else PieceCountsFile(**piece_counts),
-                vocabulary_size=data.get("vocabulary_size"),
             )
         except (KeyError, TypeError, AttributeError):
             raise UserError("this index is damaged; delete its folder and build the shards again.", file=path) from None
@@ -141,7 +139,6 @@ class ShardIndex:
         data = {
             "format_version": FORMAT_VERSION,
             "vocabulary": self.vocabulary_fingerprint,
-            "vocabulary_size": self.vocabulary_size,
             "variants": self.variants,
             "piece_counts": None if self.piece_counts is None else asdict(self.piece_counts),
             "corpora": corpora,

@@ -110,12 +110,15 @@ class ShardSet:
     mapped file holds its room on the disk even after the cache has let go of it. The file opened last always stays.
     """
 
-    def __init__(self, source: Path | ShardStore, vocabulary_fingerprint: str) -> None:
-        """Read the index; raises UserError for shards of another vocabulary."""
+    def __init__(self, source: Path | ShardStore, vocabulary_fingerprint: str, vocabulary_size: int | None = None) -> None:
+        """Read the index; raises UserError for shards of another vocabulary.
+
+        With the size of the vocabulary, ids outside it are found when a shard is opened; who looks no id up needs none.
+        """
         self.store: ShardStore = LocalStore(source) if isinstance(source, Path) else source
         self.index = ShardIndex.read(self.store)
         check_vocabulary(self.index.vocabulary_fingerprint, vocabulary_fingerprint, self.store.location)
-        self._vocabulary_fingerprint = vocabulary_fingerprint
+        self._vocabulary_fingerprint, self._vocabulary_size = vocabulary_fingerprint, vocabulary_size
         self._first_items: dict[str, npt.NDArray[np.int64]] = {}
         self._first_rows: dict[PlanKey, npt.NDArray[np.int64]] = {}
         self._mapped = MappedFiles(MAX_MAPPED_FILES, self.store.max_mapped_bytes)
@@ -156,7 +159,7 @@ class ShardSet:
             entry = self.index.corpus(corpus)
             file = entry.files[number]
             path = self.store.local(file.path, file.sha256, file.size_bytes)
-            found = TokenShard.open(path, entry.kind, self._vocabulary_fingerprint, self.index.vocabulary_size)
+            found = TokenShard.open(path, entry.kind, self._vocabulary_fingerprint, self._vocabulary_size)
             _check_count(found.items, file.items, "items", path)
             self._mapped.put(key, found, file.size_bytes)
         return found
@@ -205,7 +208,11 @@ class ShardSet:
         return self._first_rows[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"source": self.store, "vocabulary_fingerprint": self._vocabulary_fingerprint}
+        return {
+            "source": self.store,
+            "vocabulary_fingerprint": self._vocabulary_fingerprint,
+            "vocabulary_size": self._vocabulary_size,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
