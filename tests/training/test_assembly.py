@@ -18,6 +18,7 @@ from xlm.training.assembly import describe_model, open_run, parameter_count, rea
 from xlm.training.distributed import Process, join_group, leave_group
 from xlm.training.run_record import read_run_record
 from xlm.training.weights import ModelDescription
+from xlm.vocab.vocabulary import Vocabulary
 
 ONE = Process(0, 1, 0, 1)
 ZERO2 = Path(__file__).parents[2] / "deepspeed_configs" / "zero2.json"
@@ -99,6 +100,13 @@ def test_inputs_that_are_missing_or_of_another_vocabulary_are_sentences(run):
     shutil.rmtree(folder.shards)
     with pytest.raises(UserError, match="the stage that writes 'shards' has not finished"):
         read_inputs(read(), folder, ONE)
+
+
+def test_ids_outside_the_vocabulary_are_found_when_a_shard_is_opened(run, monkeypatch):
+    read, folder = run
+    monkeypatch.setattr(Vocabulary, "size", property(lambda vocabulary: 60))
+    with pytest.raises(UserError, match=r"this shard holds piece id \d+, but the vocabulary has 60 pieces"):
+        read_inputs(read(), folder, ONE).loader.batch(0)
 
 
 def test_an_objective_that_cannot_be_trained_is_said_before_anything_is_read(run):

@@ -43,7 +43,7 @@ from xlm.training.run_record import (
     with_start,
     write_run_record,
 )
-from xlm.training.start_weights import start_fingerprint, start_weights
+from xlm.training.start_weights import load_start, start_fingerprint, start_weights
 from xlm.training.statistics import LossStatistics
 from xlm.training.trainable import check_trainable
 from xlm.training.weights import ModelDescription
@@ -74,7 +74,7 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
     store = open_store(recipe.shards.storage, folder.shards)
     shards_record, _ = store.record(), read_record(folder.vocabulary)
     vocabulary = Vocabulary.load(folder.vocabulary)
-    shards = ShardSet(store, vocabulary.fingerprint)
+    shards = ShardSet(store, vocabulary.fingerprint, vocabulary.size)
     shards.index.check_variants(recipe.shards.variants)
     plan = DataPlan(recipe, shards.index)
     loader = BatchLoader(
@@ -170,21 +170,27 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
             "training.contrastive.momentum keeps a slow copy of the whole encoder on every rank, which ZeRO stage 3 does not have; "
             "use deepspeed_configs/ of stage 1 or 2, or take momentum out."
         )
-    model = initial_model(recipe, inputs)
+    model = initial_model(recipe, inputs, say=process.is_main)
     statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), inputs.plan.languages, process.device())
     objective = PretrainingObjective(model, recipe.training, statistics)
     return TrainingEngine(objective, config, recipe.training.optimizer)
 
 
-def initial_model(recipe: Recipe, inputs: TrainingInputs) -> PretrainingModel:
-    """Return the model as training finds it, the same on every rank: drawn, or with the weights of ``start_from``."""
+def initial_model(recipe: Recipe, inputs: TrainingInputs, *, say: bool = True) -> PretrainingModel:
+    """Return the model as training finds it, the same on every rank: drawn, or with the weights of ``start_from``.
+
+    Prints one line where heads of ``start_from`` are left out or new, if this process is to ``say`` so.
+    """
     languages = inputs.plan.languages
     drawn = recipe.seed if recipe.start_from is None else None
     model = PretrainingModel(recipe.model, inputs.vocabulary.size, len(languages), seed=drawn)
     if recipe.start_from is not None:
-        model.load_state_dict(start_weights(recipe.start_from, recipe.model, inputs.vocabulary.fingerprint, languages))
+        start = start_weights(recipe.start_from, recipe.model, inputs.vocabulary.fingerprint, languages)
+        load_start(model, start, recipe.seed)
+        if say and (sentence := start.sentence()):
+            print(f"pretraining: {sentence}")
     if inputs.embeddings is not None:
-        from xlm.model.aligned import load_aligned  # brings scikit-learn along
+        from xlm.model.aligned import load_aligned  # brings scipy along
 
         table = load_aligned(inputs.embeddings, inputs.vocabulary.fingerprint)
         model.load_token_embeddings(torch.from_numpy(table))
