@@ -26,6 +26,14 @@ def by_reference(qkv, cu_seqlens, scale, causal, window):
     return reference_attention(flat, cu_seqlens, heads, causal=mask, reach=reach, scale=scale).view(tokens, heads, head_width)
 
 
+@pytest.fixture(autouse=True)
+def looked_for_anew():
+    """What one test has installed is not what the next one finds."""
+    varlen.installed.cache_clear()
+    yield
+    varlen.installed.cache_clear()
+
+
 class Calls(list):
     """Arguments of each call of a stand-in."""
 
@@ -152,3 +160,14 @@ def test_parts_cover_the_tokens_of_their_kind():
 def test_an_empty_sequence_of_the_other_kind_makes_no_second_call():
     (part,) = varlen.parts_of(plan_attention(boundaries([3, 0]), 2, causal=as_mask([False, True])))
     assert (part.tokens, part.causal) == (None, False)
+
+
+def test_a_kernel_that_is_missing_is_looked_for_once(no_flash_attn, monkeypatch):
+    del no_flash_attn
+    asked = []
+    real = varlen.importlib.import_module
+    monkeypatch.setattr(varlen.importlib, "import_module", lambda name: asked.append(name) or real(name))
+    qkv = random_qkv([3, 4], 8, torch.bfloat16)
+    for _ in range(3):
+        varlen.attend_varlen(qkv, plan_attention(boundaries([3, 4]), 1), 1.0, WeightDropout(0.1, 0))
+    assert sorted(asked) == ["flash_attn", "torch.nn.attention.varlen"]

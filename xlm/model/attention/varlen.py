@@ -1,8 +1,10 @@
 """CUDA: kernels that take sequences of varying length as they lie, and torch's fused attention where there is none.
 
 flash-attn's kernel is taken where it is installed, else torch's own (`torch.nn.attention.varlen`, torch 2.10 and
-later), each for what it can do; a batch that mixes causal and bidirectional sequences takes two calls. No GPU was
-at hand when this was written: its speed is unmeasured, and its tests run stand-ins with the kernels' signatures.
+later), each for what it can do; a batch that mixes causal and bidirectional sequences takes two calls. torch's drops
+no attention weights: in training with attention dropout and without flash-attn, as most published presets are, the
+products of `packed` serve, whose loops over groups and tiles run in Python. No GPU was at hand when this was written:
+its speed is unmeasured, and its tests run stand-ins with the kernels' signatures.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -73,11 +76,25 @@ def parts_of(plan: AttentionPlan) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+@cache
+def installed(module: str, name: str) -> Callable[..., Any] | None:
+    """Return a function of a module that may be missing, or None; looked for once, as a failed import is as slow every time."""
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return None
+    return function
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
 def _flash_attn_kernel() -> Kernel | None:
     """Return flash-attn's kernel, or None where it is not installed."""
-    try:
-        function = importlib.import_module("flash_attn").flash_attn_varlen_qkvpacked_func
-    except (ImportError, AttributeError):
+    function = installed("flash_attn", "flash_attn_varlen_qkvpacked_func")
+    if function is None:
         return None
 
     def kernel(part: Part, qkv: Tensor, scale: float, reach: int | None, dropout: WeightDropout | None) -> Tensor:
@@ -106,11 +123,10 @@ def _flash_attn_kernel() -> Kernel | None:
 
 def _torch_kernel(reach: int | None, dropout: WeightDropout | None) -> Kernel | None:
     """Return torch's kernel, or None where this torch has none for what is asked: it drops nothing."""
-    try:
-        function: Callable[..., Any] = importlib.import_module("torch.nn.attention.varlen").varlen_attn
-    except (ImportError, AttributeError):
+    function = installed("torch.nn.attention.varlen", "varlen_attn")
+    if function is None:
         return None
-    known = inspect.signature(function).parameters  # windows and scales came after torch 2.10
+    known = _parameters(function)  # windows and scales came after torch 2.10
     if dropout is not None or (reach is not None and "window_size" not in known):
         return None
 
