@@ -92,12 +92,3 @@ def test_saved_weights_are_taken_up_and_those_of_another_model_refused():
     assert all(torch.equal(tensor, second.state()[name]) for name, tensor in first.state().items())
     with pytest.raises(UserError, match="momentum encoder is of another model"):
         second.load(MomentumEncoder(model_of().encoder, 0.9, 1).state())
-
-
-def test_weights_that_are_spread_over_ranks_are_a_mistake_of_the_user():
-    model = model_of()
-    slow = MomentumEncoder(model.encoder, 0.9)
-    for parameter in model.parameters():
-        parameter.ds_id = 0  # as ZeRO 3 marks them
-    with pytest.raises(UserError, match="stage 0, 1 or 2"):
-        slow.follow(model.encoder)

@@ -36,17 +36,9 @@ class MomentumEncoder:
 
     @torch.no_grad()
     def follow(self, encoder: Encoder) -> None:
-        """Go the step's share of the way to an encoder's present weights.
-
-        Raises UserError where they are spread over ranks (ZeRO 3).
-        """
+        """Go the step's share of the way to an encoder's present weights, which are whole on every rank: never at ZeRO stage 3."""
         present = dict(encoder.named_parameters())
         for name, slow in self._slow.named_parameters():
-            if hasattr(present[name], "ds_id"):
-                raise UserError(
-                    "training.contrastive.momentum needs all weights on every rank, which ZeRO 3 does not keep; "
-                    "use a DeepSpeed file of stage 0, 1 or 2, or set training.contrastive.momentum to null."
-                )
             slow.lerp_(present[name].to(slow.dtype), 1.0 - self._momentum)
 
     @torch.no_grad()
