@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from results import write_results
 from torch import Tensor
+from training.cases import precisions
 
 from xlm.model.attention import AttentionPlan, attend, plan_attention
 from xlm.model.attention.packed import PackedAttention
@@ -29,6 +30,7 @@ SECONDS = 2.0  # of processor time that the chosen one gets for a shape, and at 
 HOPELESS = 2.5  # times the fastest in the first turn: no second turn
 NEVER = 1 << 40
 MIXTURE = "mixture"
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 Candidate = Callable[[Tensor], Tensor]
 
@@ -109,20 +111,14 @@ def measure(lengths: list[int], reach: int | None, heads: int, precision: torch.
     return chosen, {name: 1000 * seconds for name, seconds in fastest.items()}
 
 
-def precisions() -> dict[str, torch.dtype]:
-    """Return fp32, and bf16 where the processor multiplies it."""
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return {"fp32": torch.float32} | ({"bf16": torch.bfloat16} if native else {})
-
-
 def main() -> None:
     """Print the table and write the results: by precision the worst ratio over all shapes."""
     raw: dict[str, dict[str, float | str]] = {}
     ratios: dict[str, float] = {}
-    for precision, dtype in precisions().items():
+    for precision in precisions():
         for heads in (4, 12):
             for shape, (lengths, reach) in shapes().items():
-                chosen, times = measure(lengths, reach, heads, dtype)
+                chosen, times = measure(lengths, reach, heads, TYPES[precision])
                 ratio = min(times.values()) / times[chosen]
                 ratios[precision] = min(ratio, ratios.get(precision, ratio))
                 raw[f"{precision}, {heads} heads, {shape}"] = times | {"chosen": chosen, "ratio": ratio}

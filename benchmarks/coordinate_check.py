@@ -25,10 +25,12 @@ from results import RESULTS, write_results
 from torch import Tensor
 
 from xlm.config.model import ModelConfig
+from xlm.config.recipe import OptimizerSection
 from xlm.errors import exits_cleanly
 from xlm.model.pretraining import PretrainingModel
 from xlm.model.width_scaling import WidthScaling
 from xlm.report.figure_style import colour, figure_style, new_figure, png_bytes
+from xlm.training.parameter_groups import parameter_groups
 
 PIECES, MASK, LENGTH = 512, 0, 32
 TOPICS, TOPIC_PIECES = 32, 32
@@ -77,19 +79,14 @@ def model_of(
     scaling = {"base_width": base, "base_heads": HEADS} if scaled else None
     sizes = {"width": width, "layers": LAYERS, "heads": heads, "feed_forward": 4 * width, "max_positions": LENGTH}
     config = ModelConfig(**sizes, norm_position=norm_position, initializer_range=0.05, width_scaling=scaling)
-    model = PretrainingModel(config, PIECES, 0)
-    model.initialise(seed)
-    return model
+    return PretrainingModel(config, PIECES, 0, seed=seed)
 
 
 def optimizer_of(model: PretrainingModel, learning_rate: float, epsilon: float = EPSILON) -> torch.optim.Optimizer:
-    """Return Adam with each parameter's own learning rate, as `xlm.training.parameter_groups` gives it."""
-    scaling = WidthScaling.of(model.config)
-    groups: dict[float, list[torch.nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        groups.setdefault(scaling.learning_rate_scale(name), []).append(parameter)
-    parameters = [{"params": found, "lr": learning_rate * scale} for scale, found in groups.items()]
-    return torch.optim.AdamW(parameters, betas=(0.9, 0.98), eps=epsilon * scaling.epsilon_scale, weight_decay=0.0)
+    """Return Adam on the trainer's own parameter groups, so that what is checked is what is trained with; nothing decays."""
+    section = OptimizerSection(learning_rate=learning_rate, epsilon=epsilon, weight_decay=0.0)
+    groups = [{**group, "lr": learning_rate * group["lr_scale"]} for group in parameter_groups(model, section)]
+    return torch.optim.AdamW(groups, betas=section.betas)
 
 
 def loss_of(model: PretrainingModel, batch: Batch) -> Tensor:
