@@ -3,8 +3,8 @@
     python benchmarks/run.py            every benchmark
     python benchmarks/run.py data       one of them
 
-A benchmark is a file in this folder with a ``main()`` that writes ``benchmarks/results/NAME.json``. A
-ratio is our speed over the named peer's, so higher is better.
+A benchmark is a file in this folder with a ``main()`` that writes ``benchmarks/results/NAME.json``. What its
+ratios are says its own first lines: most are our speed over a peer's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
         failed |= written is None
         lines += ratio_lines(name, written)
         print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
-    print("\nratios, ours over the peer (higher is better)\n" + "\n".join(lines))
+    print("\nratios (of what to what: the first lines of each benchmark)\n" + "\n".join(lines))
     sys.exit(1 if failed else 0)
 
 

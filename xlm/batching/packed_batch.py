@@ -61,7 +61,8 @@ class PackedBatch:
     pair_index: Tensor  # [S] int64
     sequence_label: Tensor  # [S] int64, -1 except for NSP and SOP
     row_id: Tensor  # [S] int64, index of the row within the global batch
-    # [P] float64 in [0, 1): draws the generator's piece at a position of RTD; 0 elsewhere. None: there is no RTD
+    # [P] float64 in [0, 1): draws the generator's piece at a position of RTD; 0 elsewhere. The loader always has them;
+    # batches that are only encoded (evaluation) need none.
     uniforms: Tensor | None = None
     provenance: tuple[Provenance, ...] = ()  # [S], for people; empty unless asked for
 

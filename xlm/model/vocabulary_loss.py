@@ -1,4 +1,6 @@
-"""Cross-entropy over the vocabulary without ever holding [predictions, vocabulary].
+"""Cross-entropy over the vocabulary without a [predictions, vocabulary] tensor beside the table's gradient.
+
+Between the two visits to the vocabulary, exponentials lie in the memory that the gradient needs anyway (`vocabulary_memory`).
 
 The weight of every prediction is known beforehand, so the gradients are taken with the loss, once, for the
 loss as it will be used; the backward pass only scales them (`vocabulary_visits` says how).
