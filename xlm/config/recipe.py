@@ -144,8 +144,6 @@ class TrainingSection(StrictModel):
     contrastive: ContrastiveSection = ContrastiveSection()
     label_smoothing: Rate = 0.0  # of every prediction of a piece
     z_loss: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0  # times the squared log normaliser (PaLM: 1e-4)
-    # Fuse the small operations of a layer with torch.compile; needs a C++ compiler on CPUs.
-    compile: bool = False
     checkpoint: CheckpointSection = CheckpointSection()
     loader: LoaderSection = LoaderSection()
     log_every_steps: Annotated[int, Field(ge=1)] = 10
