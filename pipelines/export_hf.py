@@ -12,11 +12,14 @@ from pathlib import Path
 from xlm.errors import UserError, exits_cleanly
 from xlm.interop.exported import export_folder
 from xlm.interop.families import FAMILIES
+from xlm.interop.kept_tensors import read_kept
 from xlm.interop.output_folder import new_folder
 from xlm.interop.self_check import check_exported, transformers_module
+from xlm.interop.tokenizer_export import inexact_remark
 from xlm.runs.folder import RunFolder
 from xlm.training.checkpoint import latest_checkpoint
 from xlm.training.weights import DESCRIPTION, load_model_weights
+from xlm.vocab.parts import inexact_scores
 from xlm.vocab.vocabulary import Vocabulary
 
 
@@ -29,12 +32,18 @@ def main() -> None:
         transformers_module()
     vocabulary = Vocabulary.load(vocabulary_folder)
     weights = load_model_weights(checkpoint)
+    kept = read_kept(checkpoint)
     recipe = str(json.loads((checkpoint / DESCRIPTION).read_text(encoding="utf-8"))["recipe_fingerprint"])
     trained = weights.build()
     with new_folder(arguments.output) as partial:
-        models = export_folder(weights, vocabulary, partial, recipe_fingerprint=recipe, family=arguments.family)
+        models = export_folder(weights, vocabulary, partial, recipe_fingerprint=recipe, family=arguments.family, kept=kept)
+        inexact = inexact_scores(vocabulary.serialized_model)
+        if inexact:
+            print(f"export: {inexact_remark(inexact)}")
         for model in models:
             print(f"export: {model.part or 'the model'} as {model.architecture} ({model.family})")
+            if model.kept:
+                print(f"export: with {model.kept} tensors that import had kept apart")
             if arguments.no_check:
                 continue
             result = check_exported(model, model.folder(partial), vocabulary, trained)
@@ -55,7 +64,8 @@ def sources(arguments: argparse.Namespace) -> tuple[Path, Path]:
     if arguments.vocabulary is not None:
         return checkpoint, arguments.vocabulary
     # A model folder brings its own; a checkpoint is two folders below the run that has it.
-    beside = [folder for folder in (checkpoint, checkpoint.resolve().parents[2] / "vocabulary") if (folder / "spm.model").is_file()]
+    runs = list(checkpoint.resolve().parents)[2:3]
+    beside = [folder for folder in (checkpoint, *(run / "vocabulary" for run in runs)) if (folder / "spm.model").is_file()]
     if not beside:
         raise UserError("there is no vocabulary beside this checkpoint; pass its folder with --vocabulary.", file=checkpoint)
     return checkpoint, beside[0]

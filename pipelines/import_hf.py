@@ -21,7 +21,12 @@ def main() -> None:
         if folder is not None and not folder.is_dir():
             raise UserError("there is no such folder; pass one that transformers' save_pretrained wrote.", file=folder)
     with new_folder(arguments.output) as partial:
-        imported = import_folder(arguments.folder, generator=arguments.generator, allow_extra_rows=arguments.allow_extra_rows)
+        imported = import_folder(
+            arguments.folder,
+            generator=arguments.generator,
+            allow_extra_rows=arguments.allow_extra_rows,
+            round_scores=arguments.round_scores,
+        )
         write_imported(imported, partial)
     print(f"import: family {imported.family}, {imported.elements:,} parameters, {imported.vocabulary.size:,} pieces")
     if imported.languages:
@@ -44,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("output", type=Path, metavar="OUT", help="folder to write; must not exist")
     result.add_argument("--generator", type=Path, default=None, metavar="FOLDER", help="the generator of an ELECTRA discriminator")
     result.add_argument("--allow-extra-rows", action="store_true", help="leave out rows of the embedding table that no piece names")
+    result.add_argument("--round-scores", action="store_true", help="round the vocabulary's scores to 1/64, for exports with the same ids")
     return result
 
 

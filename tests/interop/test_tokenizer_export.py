@@ -264,6 +264,7 @@ def test_ids_are_ours_on_real_lines(tmp_path, name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no texts at {DATA}")
 @pytest.mark.parametrize("name", ["bytes", "folded"])
 def test_ids_are_ours_on_every_line(tmp_path, name):

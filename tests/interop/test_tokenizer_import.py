@@ -16,20 +16,20 @@ from tests.vocab.conftest import ALPHABETS, generated_lines
 from xlm.errors import UserError
 from xlm.interop.tokenizer_export import write_hf_tokenizer
 from xlm.interop.tokenizer_import import read_hf_vocabulary
-from xlm.vocab.parts import with_exact_scores
+from xlm.vocab.parts import inexact_scores, with_exact_scores
 from xlm.vocab.spec import SPECIAL_PIECES, VocabularySpec
 from xlm.vocab.train import train_vocabulary
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
-def xlmr_model(lines, *, size=600, **settings):
+def xlmr_model(lines, *, size=600, exact=True, **settings):
     """Train a model as XLM-R's was: <unk> <s> </s> first, no <pad> and no <mask>."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, vocab_size=size, hard_vocab_limit=False, num_threads=1, minloglevel=2, **settings
     )
-    return with_exact_scores(model.getvalue())
+    return with_exact_scores(model.getvalue()) if exact else model.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,47 @@ def test_ids_on_real_lines_are_those_of_transformers(tmp_path):
     (tmp_path / "sentencepiece.bpe.model").write_bytes(xlmr_model(texts, size=4000))
     # Their tokenizer finds special tokens in text, and ours does not: that is the point of ours.
     same_ids(read_hf_vocabulary(tmp_path), XLMRobertaTokenizer.from_pretrained(tmp_path), [t for t in texts if "<" not in t])
+
+
+def real_lines():
+    texts = []
+    for source, language in (("wesnoth", "de"), ("wesnoth", "ru"), ("quran", "tr")):
+        with gzip.open(DATA / source / f"{language}.tsv.gz", "rt", encoding="utf-8") as file:
+            texts += [line.rstrip("\n").partition("\t")[2] for line in file][::10]
+    return [text for text in texts if "<" not in text]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no texts at {DATA}")
+def test_scores_as_they_come_give_the_ids_of_sentencepiece_and_nearly_always_of_transformers(tmp_path):
+    texts = real_lines()
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(xlmr_model(texts, size=4000, exact=False))
+    as_they_come, rounded = read_hf_vocabulary(tmp_path), read_hf_vocabulary(tmp_path, round_scores=True)
+    assert "no multiples of 1/64" in as_they_come.remarks[0]
+    assert "were rounded" in rounded.remarks[0]
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    theirs = XLMRobertaTokenizer.from_pretrained(tmp_path)(texts, add_special_tokens=False)["input_ids"]
+
+    def share(one, other):
+        return sum(a != b for a, b in zip(one, other, strict=True)) / len(texts)
+
+    def exported(imported, folder):
+        write_hf_tokenizer(imported.vocabulary, folder, max_length=10**6)
+        return AutoTokenizer.from_pretrained(folder)(texts, add_special_tokens=False)["input_ids"]
+
+    kept, changed = ([one.vocabulary.encode(text).tolist() for text in texts] for one in (as_they_come, rounded))
+    # <unk> is theirs 0 and ours 1; learned pieces come after 3 special ones there and after 5 here.
+    assert kept == [[piece + 2 if piece else 1 for piece in ids] for ids in processor.encode(texts)]
+    differ = {
+        "kept, theirs": share([as_they_come.ids[ids].tolist() for ids in kept], theirs),
+        "kept, exported": share(kept, exported(as_they_come, tmp_path / "kept")),
+        "rounded, theirs": share([rounded.ids[ids].tolist() for ids in changed], theirs),
+        "rounded, exported": share(changed, exported(rounded, tmp_path / "rounded")),
+    }
+    print({name: f"{value:.4f}" for name, value in differ.items()}, len(texts))
+    assert differ["kept, theirs"] <= 0.002
+    assert differ["kept, exported"] <= 0.002
+    assert differ["rounded, exported"] == 0.0
+    assert differ["rounded, theirs"] <= 0.01
 
 
 def test_weights_permuted_give_each_piece_its_row(xlmr, lines):
@@ -152,7 +193,7 @@ def test_other_tokenizers_are_refused_with_what_can_be_done(tmp_path):
     with pytest.raises(UserError, match="no tokenizer here that can be read"):
         read_hf_vocabulary(tmp_path)
     (tmp_path / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"WordPiece tokenizer.*build_vocab"):
+    with pytest.raises(UserError, match=r"WordPiece tokenizer.*shaped like XLM-R's"):
         read_hf_vocabulary(tmp_path)
     byte_level = Tokenizer(models.BPE({"a": 0}, []))
     byte_level.pre_tokenizer = pre_tokenizers.ByteLevel()
@@ -171,7 +212,10 @@ def test_other_tokenizers_are_refused_with_what_can_be_done(tmp_path):
 
 
 def test_exact_scores_are_multiples_that_change_little(lines):
-    before = train_vocabulary(lines, VocabularySpec(size=700)).serialized_model
+    before = xlmr_model(lines, exact=False)
     old, new = (model_pb2.ModelProto.FromString(model).pieces for model in (before, with_exact_scores(before)))
+    assert not all(float(piece.score * 64).is_integer() for piece in old)
+    assert inexact_scores(before) > 400
+    assert inexact_scores(with_exact_scores(before)) == 0
     assert all(float(piece.score * 64).is_integer() for piece in new)
     assert max(abs(one.score - other.score) for one, other in zip(old, new, strict=True)) <= 1 / 128 + 1e-9

@@ -13,7 +13,7 @@ import torch
 from xlm.config.model import ModelConfig
 from xlm.interop.self_check import TEXTS
 from xlm.model.pretraining import PretrainingModel
-from xlm.training.weights import ModelDescription, write_model_weights
+from xlm.training.weights import ModelDescription, load_model_weights, write_model_weights
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
 
@@ -146,6 +146,16 @@ def test_a_model_with_a_generator_is_two_folders(tmp_path, vocabulary, capsys):
     assert call("import_hf.py", tmp_path / "out" / "discriminator", tmp_path / "back", "--generator", tmp_path / "out" / "generator") == 0
     back = json.loads((tmp_path / "back" / "model.json").read_text(encoding="utf-8"))["config"]
     assert back["generator"] == GENERATOR
+    load_model_weights(tmp_path / "back")
+    capsys.readouterr()
+    for first, second in (("generator", "generator"), ("discriminator", "discriminator"), ("generator", "discriminator")):
+        halves = tmp_path / "out" / first, tmp_path / "out" / second
+        assert call("import_hf.py", halves[0], tmp_path / "wrong", "--generator", halves[1]) == 2
+        said = capsys.readouterr().err
+        assert str(halves[0]) in said
+        assert str(halves[1]) in said
+        assert "trained by a generator" in said
+        assert not (tmp_path / "wrong").exists()
 
 
 def test_nothing_is_written_over_and_nothing_half_is_left(tmp_path, vocabulary, capsys):
@@ -174,6 +184,12 @@ def test_mistakes_are_sentences(options, sentence, tmp_path, vocabulary, capsys,
     other.save(tmp_path / "other", VocabularySpec(size=400))
     assert call("export_hf.py", "--checkpoint", "model", *options, "out") == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_checkpoint_near_the_root_may_lack_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Path, "resolve", lambda _: Path("/models"))
+    assert call("export_hf.py", "--no-check", "--checkpoint", tmp_path / "nowhere", tmp_path / "out") == 2
+    assert "there is no vocabulary beside this checkpoint" in capsys.readouterr().err
 
 
 def test_what_no_family_can_hold_is_said_for_each(tmp_path, vocabulary, capsys):

@@ -11,13 +11,15 @@ import pytest
 import sentencepiece
 import torch
 import yaml
-from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaTokenizer
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertForMaskedLM, XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaTokenizer
 
 from xlm.config.model import ModelConfig
 from xlm.corpora.documents import Document
 from xlm.corpora.store import write_documents
 from xlm.errors import UserError
 from xlm.interop.self_check import TEXTS
+from xlm.interop.tokenizer_export import write_hf_tokenizer
 from xlm.runs.stage import Stage, read_record
 from xlm.training.assembly import initial_model
 from xlm.training.weights import load_model_weights
@@ -138,6 +140,63 @@ def test_it_goes_out_again_as_it_came_in(imported, tmp_path, capsys):
     assert after.vocabulary_fingerprint == before.vocabulary_fingerprint
     assert after.config == before.config
     assert all(torch.equal(tensor, after.state_dict[name]) for name, tensor in before.state_dict.items())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_we_have_no_place_for_goes_out_again(tied, tmp_path, capsys):
+    theirs = xlm_r(tmp_path / "theirs", tie_word_embeddings=tied)
+    before = load_file(tmp_path / "theirs" / "model.safetensors")
+    before["roberta.pooler.dense.weight"] = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
+    save_file(before, tmp_path / "theirs" / "model.safetensors", {"format": "pt"})
+    assert call("import_hf.py", tmp_path / "theirs", tmp_path / "ours") == 0
+    assert call("export_hf.py", "--checkpoint", tmp_path / "ours", tmp_path / "out") == 0
+    assert "tensors that import had kept apart" in capsys.readouterr().out
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    order = XLMRobertaTokenizer.from_pretrained(tmp_path / "theirs").convert_tokens_to_ids(list(Vocabulary.load(tmp_path / "ours").pieces))
+    assert after.keys() == before.keys()
+    for name, tensor in before.items():
+        # Rows of pieces in the order of our ids; one row of positions fewer before the first, since our padding piece is 0.
+        expected = tensor[order] if tensor.shape[0] == theirs.config.vocab_size else tensor
+        expected = expected[1:] if "position_embeddings" in name else expected
+        assert torch.equal(after[name], expected), name
+
+
+def test_a_folder_with_our_ids_goes_out_bit_for_bit(imported, tmp_path):
+    _, _, ours = imported
+    vocabulary = Vocabulary.load(ours)
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "max_position_embeddings": 64}
+    before = BertForMaskedLM(BertConfig(vocab_size=vocabulary.size, **sizes))
+    before.save_pretrained(tmp_path / "theirs")
+    write_hf_tokenizer(vocabulary, tmp_path / "theirs", max_length=64)
+    tensors = load_file(tmp_path / "theirs" / "model.safetensors")
+    tensors |= {"bert.pooler.dense.bias": torch.arange(24.0), "cls.seq_relationship.weight": torch.ones(2, 24)}
+    save_file(tensors, tmp_path / "theirs" / "model.safetensors", {"format": "pt"})
+    assert call("import_hf.py", tmp_path / "theirs", tmp_path / "ours") == 0
+    assert call("export_hf.py", "--checkpoint", tmp_path / "ours", tmp_path / "out") == 0
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    assert after.keys() == tensors.keys()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in tensors.items())
+    # Another family has no place for them.
+    assert call("export_hf.py", "--checkpoint", tmp_path / "ours", "--family", "albert", tmp_path / "other") == 2
+    (tmp_path / "ours" / "extras.safetensors").write_bytes(b"damaged")
+    assert call("export_hf.py", "--checkpoint", tmp_path / "ours", tmp_path / "other") == 2
+
+
+def test_scores_that_do_not_add_up_are_said_and_can_be_rounded(imported, tmp_path, capsys):
+    _, theirs, _ = imported
+    assert call("import_hf.py", theirs, tmp_path / "as-it-is") == 0
+    assert "pieces are no multiples of 1/64" in capsys.readouterr().out
+    kept = Vocabulary.load(tmp_path / "as-it-is")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(theirs / "sentencepiece.bpe.model"))
+    for text in TEXTS:
+        assert [kept.pieces[piece] for piece in kept.encode(text)] == processor.encode(text, out_type=str)
+    assert call("export_hf.py", "--checkpoint", tmp_path / "as-it-is", tmp_path / "out") == 0
+    assert "pieces are no multiples of 1/64" in capsys.readouterr().out
+    assert call("import_hf.py", theirs, tmp_path / "rounded", "--round-scores") == 0
+    assert "pieces were rounded to multiples of 1/64" in capsys.readouterr().out
+    assert Vocabulary.load(tmp_path / "rounded").fingerprint != kept.fingerprint
+    assert call("export_hf.py", "--checkpoint", tmp_path / "rounded", tmp_path / "again") == 0
+    assert "1/64" not in capsys.readouterr().out
 
 
 def test_rows_without_a_piece_are_left_out_when_allowed(tmp_path, capsys):

@@ -13,11 +13,12 @@ from xlm.config.model import ModelConfig
 from xlm.errors import UserError
 from xlm.interop.config_map import choose_family
 from xlm.interop.family import Facts
+from xlm.interop.kept_tensors import KeptTensors
 from xlm.interop.model_card import CardFacts, model_card
 from xlm.interop.normal_form import split_generator, without_embedding_scale
 from xlm.interop.their_files import write_their_files
 from xlm.interop.tokenizer_export import write_hf_tokenizer
-from xlm.interop.weight_map import export_weights, stored_names
+from xlm.interop.weight_map import FRONT_ROWS, export_weights, fitting_extras, stored_names
 from xlm.training.weights import LoadedWeights
 from xlm.vocab.vocabulary import Vocabulary
 
@@ -31,6 +32,7 @@ class ExportedModel:
     part: str  # "" for a model of its own, "discriminator" and "generator" for ELECTRA's two
     family: str
     architecture: str
+    kept: int = 0  # tensors and rows from an imported folder that our model has no place for
 
     def folder(self, output: Path) -> Path:
         """Return its folder below ``output``."""
@@ -38,9 +40,15 @@ class ExportedModel:
 
 
 def export_folder(
-    weights: LoadedWeights, vocabulary: Vocabulary, output: Path, *, recipe_fingerprint: str, family: str | None = None
+    weights: LoadedWeights,
+    vocabulary: Vocabulary,
+    output: Path,
+    *,
+    recipe_fingerprint: str,
+    family: str | None = None,
+    kept: KeptTensors | None = None,
 ) -> list[ExportedModel]:
-    """Write a model into a folder that exists, one with a generator as two folders in it.
+    """Write a model into a folder that exists, one with a generator as two folders in it; ``kept`` is what import kept apart.
 
     Raises UserError for another vocabulary than the weights', and for a model that no family, or not the named one, can hold.
     """
@@ -49,9 +57,10 @@ def export_folder(
             f"the weights were trained with vocabulary {weights.vocabulary_fingerprint}, the vocabulary at hand is "
             f"{vocabulary.fingerprint}; pass the run's own with --vocabulary."
         )
+    kept = KeptTensors() if kept is None else kept
     exported = []
     for part, (config, state) in _parts(weights).items():
-        model = _export_one(part, config, state, weights, vocabulary, output, recipe_fingerprint, family)
+        model = _export_one(part, config, state, weights, vocabulary, output, recipe_fingerprint, family or kept.family, kept)
         exported.append(model)
     return exported
 
@@ -72,6 +81,7 @@ def _export_one(
     output: Path,
     recipe_fingerprint: str,
     family_name: str | None,
+    kept: KeptTensors,
 ) -> ExportedModel:
     facts = Facts(
         vocabulary_size=vocabulary.size,
@@ -84,9 +94,10 @@ def _export_one(
     )
     family, theirs = choose_family(config, facts, family_name)
     languages = len(weights.languages)
-    tensors = export_weights(family, config, theirs, state, language_count=languages)
-    stored = stored_names(family, config, theirs, languages)
-    model = ExportedModel(part, family.name, theirs["architectures"][0])
+    extras = fitting_extras(family, config, theirs, kept.of(part, family.name), languages)
+    tensors = export_weights(family, config, theirs, state, extras, language_count=languages)
+    stored = stored_names(family, config, theirs, languages) | {name for name in extras if not name.endswith(FRONT_ROWS)}
+    model = ExportedModel(part, family.name, theirs["architectures"][0], len(extras))
     folder = model.folder(output)
     folder.mkdir(parents=True, exist_ok=True)
     write_their_files(folder, theirs, {name: tensors[name] for name in stored})

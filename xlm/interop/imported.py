@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,24 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import yaml
-from safetensors.torch import save_file
 from torch import Tensor
 
 from xlm.config.model import ModelConfig
 from xlm.config.model_spelling import TRAINING_ONLY
 from xlm.errors import UserError
 from xlm.interop.config_map import Described, read_config
+from xlm.interop.kept_tensors import GENERATOR, KeptTensors, write_kept
 from xlm.interop.normal_form import joined
 from xlm.interop.tensor_map import OUTPUT_BIAS, OUTPUT_TABLE, TOKENS
 from xlm.interop.their_files import read_their_config, read_their_weights
 from xlm.interop.tokenizer_import import read_hf_vocabulary
 from xlm.interop.weight_map import import_weights
 from xlm.runs.fingerprint import file_sha256, fingerprint
-from xlm.runs.stage import write_json
 from xlm.training.weights import ModelDescription, write_model_weights
 from xlm.vocab.vocabulary import Vocabulary
 
-EXTRAS = "extras.safetensors"
 MODEL_SECTION = "model.yaml"
 # One row for each piece of the vocabulary, in the order of its ids.
 _PIECE_ROWS = (TOKENS, OUTPUT_TABLE, OUTPUT_BIAS, "generator.lm_head.bias")
@@ -56,21 +54,23 @@ class Imported:
         return sum(tensor.numel() for tensor in self.state.values())
 
 
-def import_folder(folder: Path, *, generator: Path | None = None, allow_extra_rows: bool = False) -> Imported:
+def import_folder(folder: Path, *, generator: Path | None = None, allow_extra_rows: bool = False, round_scores: bool = False) -> Imported:
     """Read a transformers folder; with ``generator``, an ELECTRA discriminator and the generator that trains it.
 
     Raises UserError for whatever is missing, damaged or not reproducible, and for rows of the embedding table that
     no piece of the vocabulary names, unless they may be left out.
     """
     described, state, extras = _read_model(folder)
-    config = described.config
+    config, source = described.config, _files(folder)
     if generator is not None:
-        other, other_state, _ = _read_model(generator)
-        config, state = joined((config, state), (other.config, other_state))
-    tokens = read_hf_vocabulary(folder)
+        config, state, others = _with_generator(config, state, folder, generator)
+        extras |= {GENERATOR + name: tensor for name, tensor in others.items()}
+        source |= {GENERATOR + name: digest for name, digest in _files(generator).items()}
+    tokens = read_hf_vocabulary(folder, round_scores=round_scores)
     ids = np.asarray(tokens.ids, dtype=np.int64)
     left_out = _left_out_rows(ids, described.facts.vocabulary_size, folder, allowed=allow_extra_rows)
-    state = _in_our_order(state, ids)
+    state = _in_our_order(state, ids, _PIECE_ROWS)
+    extras = _in_our_order(extras, ids, (described.family.head_bias,))  # which an untied projection leaves idle
     return Imported(
         family=described.family.name,
         config=config,
@@ -80,8 +80,22 @@ def import_folder(folder: Path, *, generator: Path | None = None, allow_extra_ro
         extras=extras,
         left_out_rows=left_out,
         remarks=tokens.remarks,
-        source=fingerprint({path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}),
+        source=fingerprint(source),
     )
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def _with_generator(config: ModelConfig, state: State, folder: Path, generator: Path) -> tuple[ModelConfig, State, State]:
+    """Return a discriminator joined with its generator, and the generator's extras."""
+    other, other_state, others = _read_model(generator)
+    try:
+        config, state = joined((config, state), (other.config, other_state))
+    except UserError as error:
+        raise UserError(f"cannot be joined with the generator {generator}: {error}", file=folder) from None
+    return config, state, others
 
 
 def _read_model(folder: Path) -> tuple[Described, State, State]:
@@ -112,16 +126,15 @@ def _left_out_rows(ids: Ids, rows: int, folder: Path, *, allowed: bool) -> int:
     return len(extra)
 
 
-def _in_our_order(state: Mapping[str, Tensor], ids: Ids) -> State:
-    """Return a state dict whose rows follow our ids; ``ids`` [pieces] says which of theirs each of ours is."""
+def _in_our_order(state: Mapping[str, Tensor], ids: Ids, names: Collection[str | None]) -> State:
+    """Return tensors of which those of ``names`` have rows that follow our ids; ``ids`` [pieces] says which of theirs each of ours is."""
     rows = torch.from_numpy(ids)
-    return {name: tensor[rows] if name in _PIECE_ROWS else tensor for name, tensor in state.items()}
+    return {name: tensor[rows] if name in names else tensor for name, tensor in state.items()}
 
 
 def write_imported(imported: Imported, folder: Path) -> None:
     """Write weights, vocabulary, extras and the recipe's model section into a folder that exists."""
-    (folder / "spm.model").write_bytes(imported.vocabulary.serialized_model)
-    _describe_vocabulary(imported.vocabulary, folder)
+    imported.vocabulary.save(folder, None)
     description = ModelDescription(
         config=imported.config.model_dump(mode="json"),
         vocabulary_size=imported.vocabulary.size,
@@ -132,15 +145,8 @@ def write_imported(imported: Imported, folder: Path) -> None:
         recipe_fingerprint=imported.source,
     )
     write_model_weights(folder, imported.state, description)
-    if imported.extras:
-        save_file({name: tensor.contiguous() for name, tensor in imported.extras.items()}, folder / EXTRAS)
+    write_kept(folder, KeptTensors(imported.family, imported.extras))
     (folder / MODEL_SECTION).write_text(model_section(imported.config), encoding="utf-8")
-
-
-def _describe_vocabulary(vocabulary: Vocabulary, folder: Path) -> None:
-    special = dict(zip(vocabulary.pieces[: len(vocabulary.special_ids)], vocabulary.special_ids, strict=True))
-    description = {"size": vocabulary.size, "special_ids": special, "fingerprint": vocabulary.fingerprint, "spec": None}
-    write_json(folder / "vocabulary.json", description)
 
 
 def model_section(config: ModelConfig) -> str:

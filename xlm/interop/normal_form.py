@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pydantic
 import torch
 from torch import Tensor
 
@@ -59,7 +60,12 @@ def joined(discriminator: Part, generator: Part) -> Part:
     config, state = discriminator
     own, generator_state = generator
     section = GeneratorSection(width=own.width, layers=own.layers, heads=own.heads, feed_forward=own.feed_forward)
-    together = config.model_copy(update={"generator": section})
+    if not config.discriminator_head or own.language_model_head is False:
+        raise UserError("a discriminator (ElectraForPreTraining) is trained by a generator (ElectraForMaskedLM); pass them in this order.")
+    try:
+        together = ModelConfig.model_validate({**config.model_dump(), "generator": section.model_dump()})
+    except pydantic.ValidationError as error:
+        raise UserError(f"the two do not make one model: {error.errors()[0]['msg']}.") from None
     expected = normal_spelling(generator_config(together, section))
     for name in differing_fields(expected, own):
         raise UserError(

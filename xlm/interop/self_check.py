@@ -30,7 +30,7 @@ TEXTS = (
 )
 ALLOWED = 1e-4  # of the largest score; exact maps differ by the order of sums, some 1e-6
 TOKENS, SENTENCES = "tokens", "sentences"  # what a head scores
-INSTALL = 'pip install "transformers>=5.24,<6"'
+INSTALL = "pip install '.[hf]'"
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,14 @@ def write_hf_tokenizer(vocabulary: Vocabulary, folder: Path, *, max_length: int,
         (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
+def inexact_remark(count: int) -> str:
+    """Return what follows from ``count`` pieces whose scores do not add up without rounding."""
+    return (
+        f"the scores of {count:,} pieces are no multiples of 1/64: where two cuts of a word are equally likely to seven digits, "
+        "transformers may give other ids than SentencePiece, which the model reads"
+    )
+
+
 def tokenizer_document(vocabulary: Vocabulary, *, token_types: int = 1) -> Json:
     """Return the content of tokenizer.json; raises UserError for a model that has no equal there."""
     parts = read_parts(vocabulary.serialized_model)

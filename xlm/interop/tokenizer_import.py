@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xlm.errors import UserError
-from xlm.interop.tokenizer_export import CONFIG_FILE, FINGERPRINT_KEY, TOKENIZER_FILE
-from xlm.vocab.parts import Piece, PieceKind, read_parts, with_pieces
+from xlm.interop.tokenizer_export import CONFIG_FILE, FINGERPRINT_KEY, TOKENIZER_FILE, inexact_remark
+from xlm.vocab.parts import Piece, PieceKind, inexact_scores, read_parts, with_exact_scores, with_pieces
 from xlm.vocab.spec import SPECIAL_PIECES
 from xlm.vocab.vocabulary import MODEL_FILE, Vocabulary
 
@@ -41,16 +41,29 @@ class ImportedVocabulary:
     remarks: tuple[str, ...] = ()
 
 
-def read_hf_vocabulary(folder: Path) -> ImportedVocabulary:
+def read_hf_vocabulary(folder: Path, *, round_scores: bool = False) -> ImportedVocabulary:
     """Read the vocabulary of a transformers folder; raises UserError for tokenizers that have no equal here.
 
-    Rows of the table that no piece belongs to are named in ``remarks``; a piece without a row is an error.
+    Rows of the table that no piece belongs to are named in ``remarks``; a piece without a row is an error. Scores stay as
+    they are, so that ids are those of the SentencePiece model, unless they are to be rounded (`with_exact_scores`).
     """
     if (folder / XLMR_MODEL_FILE).is_file():
-        return _read_xlmr(folder)
+        return _about_scores(_read_xlmr(folder), round_scores=round_scores)
     if (folder / MODEL_FILE).is_file():
-        return _read_ours(folder)
+        return _about_scores(_read_ours(folder), round_scores=round_scores)
     raise UserError(_what_else(folder), file=folder)
+
+
+def _about_scores(read: ImportedVocabulary, *, round_scores: bool) -> ImportedVocabulary:
+    """Say, or undo, that scores of the model do not add up without rounding."""
+    model = read.vocabulary.serialized_model
+    inexact = inexact_scores(model)
+    if not inexact:
+        return read
+    if round_scores:
+        remark = f"the scores of {inexact:,} pieces were rounded to multiples of 1/64, so that a word may be cut into other pieces."
+        return ImportedVocabulary(Vocabulary(with_exact_scores(model)), read.ids, (*read.remarks, remark))
+    return ImportedVocabulary(read.vocabulary, read.ids, (*read.remarks, f"{inexact_remark(inexact)}; --round-scores makes them so."))
 
 
 def _read_ours(folder: Path) -> ImportedVocabulary:
@@ -154,8 +167,8 @@ def _what_else(folder: Path) -> str:
         return f"this Unigram tokenizer has no {XLMR_MODEL_FILE} beside it; copy the SentencePiece model it was converted from here."
     named = "byte-level BPE" if byte_level and kind == "BPE" else kind
     return (
-        f"this is a {named} tokenizer, and vocabularies here are SentencePiece models, which cannot give its ids. To go on from this "
-        "model, build a vocabulary with pipelines/build_vocab.py, take over the layers, and train new embeddings."
+        f"this is a {named} tokenizer, and vocabularies here are SentencePiece models, which cannot give its ids; "
+        "only folders shaped like XLM-R's, or exported from here, can be taken over."
     )
 
 

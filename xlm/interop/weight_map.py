@@ -78,6 +78,23 @@ def stored_names(family: Family, config: ModelConfig, theirs_config: TheirConfig
     return {name for rule in rules for name in rule.theirs}
 
 
+def fitting_extras(
+    family: Family, config: ModelConfig, theirs_config: TheirConfig, extras: Mapping[str, Tensor], language_count: int
+) -> State:
+    """Return the extras as this export has room for them.
+
+    Our padding piece is 0, so that one row of positions comes before ours, where fairseq's 1 makes two: the last of them stays,
+    the padding's, and the one before it, which nothing reads, goes.
+    """
+    rules = tensor_rules(family, config, theirs_config, int(theirs_config["vocab_size"]), language_count)
+    front = {name + FRONT_ROWS: rule.front_rows for rule in rules for name in rule.theirs if rule.front_rows}
+    return {
+        name: tensor[-front[name] :] if name in front else tensor
+        for name, tensor in extras.items()
+        if name in front or FRONT_ROWS not in name
+    }
+
+
 def _modern_name(name: str) -> str:
     """Return a tensor's name in today's spelling: the first BERT checkpoints call a norm's weights gamma and beta."""
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):

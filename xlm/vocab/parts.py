@@ -94,6 +94,13 @@ def with_pieces(model: bytes, pieces: tuple[Piece, ...], *, byte_fallback: bool)
     return serialised
 
 
+def inexact_scores(model: bytes) -> int:
+    """Return how many pieces of a Unigram model have scores that are no multiples of 1/64; see `with_exact_scores`."""
+    parts = read_parts(model)
+    normal = [piece.score * 64 for piece in parts.pieces if piece.kind is PieceKind.NORMAL]
+    return sum(not score.is_integer() for score in normal) if parts.model_type == "unigram" else 0
+
+
 def with_exact_scores(model: bytes) -> bytes:
     """Return a Unigram model whose scores are rounded to 1/64, so that sums of them are exact in single precision.
 

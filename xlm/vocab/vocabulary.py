@@ -91,14 +91,14 @@ class Vocabulary:
             )
         return vocabulary
 
-    def save(self, folder: Path, spec: VocabularySpec) -> None:
-        """Write ``spm.model`` and ``vocabulary.json`` (docs/formats.md)."""
+    def save(self, folder: Path, spec: VocabularySpec | None) -> None:
+        """Write ``spm.model`` and ``vocabulary.json`` (docs/formats.md); one that was trained elsewhere has no spec."""
         (folder / MODEL_FILE).write_bytes(self._model)
         description = {
             "size": self.size,
             "special_ids": dict(zip(SPECIAL_PIECES, self.special_ids, strict=True)),
             "fingerprint": self.fingerprint,
-            "spec": spec.model_dump(mode="json"),
+            "spec": None if spec is None else spec.model_dump(mode="json"),
         }
         write_json(folder / DESCRIPTION_FILE, description)
 
