@@ -31,6 +31,8 @@ def main() -> None:
     print(f"import: family {imported.family}, {imported.elements:,} parameters, {imported.vocabulary.size:,} pieces")
     if imported.languages:
         print(f"import: language embeddings for {', '.join(imported.languages)}")
+    if imported.left_out_rows:
+        print(f"import: {imported.left_out_rows:,} rows of the embedding table belong to no piece and are left out")
     for remark in imported.remarks:
         print(f"import: {remark}")
     if imported.extras:

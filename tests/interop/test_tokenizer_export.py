@@ -14,7 +14,6 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 from tests.vocab.conftest import ALPHABETS, generated_lines
 from xlm.errors import UserError
 from xlm.interop.tokenizer_export import write_hf_tokenizer
-from xlm.vocab.parts import with_exact_scores
 from xlm.vocab.spec import SPECIAL_PIECES, VocabularySpec
 from xlm.vocab.train import train_vocabulary
 from xlm.vocab.vocabulary import Vocabulary
@@ -41,7 +40,7 @@ ODD_TEXTS = [
 
 
 def trained(lines, size=700, **spec):
-    return Vocabulary(with_exact_scores(train_vocabulary(lines, VocabularySpec(size=size, **spec)).serialized_model))
+    return train_vocabulary(lines, VocabularySpec(size=size, **spec))
 
 
 @pytest.fixture(scope="module")

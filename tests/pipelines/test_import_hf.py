@@ -205,6 +205,7 @@ def test_rows_without_a_piece_are_left_out_when_allowed(tmp_path, capsys):
     assert f"{EXTRA} of them" in capsys.readouterr().err
     assert not (tmp_path / "ours").exists()
     assert call("import_hf.py", tmp_path / "theirs", tmp_path / "ours", "--allow-extra-rows") == 0
+    assert f"{EXTRA} rows of the embedding table belong to no piece and are left out" in capsys.readouterr().out
     assert load_model_weights(tmp_path / "ours").vocabulary_size == theirs.config.vocab_size - EXTRA
 
 

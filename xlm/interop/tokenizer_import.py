@@ -44,7 +44,7 @@ class ImportedVocabulary:
 def read_hf_vocabulary(folder: Path, *, round_scores: bool = False) -> ImportedVocabulary:
     """Read the vocabulary of a transformers folder; raises UserError for tokenizers that have no equal here.
 
-    Rows of the table that no piece belongs to are named in ``remarks``; a piece without a row is an error. Scores stay as
+    A piece without a row is an error. Scores stay as
     they are, so that ids are those of the SentencePiece model, unless they are to be rounded (`with_exact_scores`).
     """
     if (folder / XLMR_MODEL_FILE).is_file():
@@ -77,7 +77,8 @@ def _read_ours(folder: Path) -> ImportedVocabulary:
             file=path,
         )
     rows = np.arange(vocabulary.size, dtype=np.int64)
-    return ImportedVocabulary(vocabulary, rows, _check_table(folder, rows))
+    _check_table(folder, rows)
+    return ImportedVocabulary(vocabulary, rows)
 
 
 def _read_xlmr(folder: Path) -> ImportedVocabulary:
@@ -105,19 +106,20 @@ def _read_xlmr(folder: Path) -> ImportedVocabulary:
         dtype=np.int64,
     )
     _check_their_tokenizer(folder, vocabulary, rows)
-    remarks = _check_table(folder, rows)
+    _check_table(folder, rows)
+    remarks: tuple[str, ...] = ()
     if unused:
-        remarks += (f"the {unused} byte pieces of its model are never used, as in transformers, which gives <unk> instead.",)
+        remarks = (f"the {unused} byte pieces of its model are never used, as in transformers, which gives <unk> instead.",)
     return ImportedVocabulary(vocabulary, rows, remarks)
 
 
-def _check_table(folder: Path, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
-    """Return what to say about rows of the embedding table, whose number is in config.json, that have no piece."""
+def _check_table(folder: Path, rows: npt.NDArray[np.int64]) -> None:
+    """Raise UserError where a piece has no row in the embedding table, whose number of rows is in config.json."""
     path = folder / "config.json"
     table = _json(path).get("vocab_size")
     needed = int(rows.max()) + 1
-    if table is None or table == needed:
-        return ()
+    if table is None:
+        return
     if not isinstance(table, int) or table < needed:
         last = "<mask>" if rows[len(SPECIAL_PIECES) - 1] == needed - 1 else "the last piece"
         raise UserError(
@@ -125,7 +127,6 @@ def _check_table(folder: Path, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
             f"(model.resize_token_embeddings({needed})) and save it again, or put the tokenizer here that it was trained with.",
             file=path,
         )
-    return (f"the last {table - needed:,} of the {table:,} rows of its embedding table belong to no piece and are left out.",)
 
 
 def _check_their_tokenizer(folder: Path, vocabulary: Vocabulary, rows: npt.NDArray[np.int64]) -> None:
