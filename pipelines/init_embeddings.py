@@ -34,7 +34,7 @@ def main() -> None:
         print(f"embeddings: already done ({folder.embeddings}).")
         return
     with stage.write() as output:
-        shards = ShardSet(folder.shards, vocabulary.fingerprint)
+        shards = ShardSet(folder.shards, vocabulary.fingerprint, vocabulary.size)
         result = aligned_embeddings(
             pair_corpora(shards),
             vocabulary.size,

@@ -15,6 +15,7 @@ from xlm.report.ledger_table import ledger_files, ledger_json, ledger_lines
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.shards.index import ShardIndex
 from xlm.storage.store import open_store
+from xlm.training.trainable import check_trainable
 
 
 @exits_cleanly
@@ -26,6 +27,7 @@ def main() -> None:
         "--out", type=Path, default=None, metavar="DIR", help="where figure and tables go (default: plan/ in the run folder)"
     )
     invocation = parse_invocation(parser)
+    check_trainable(invocation.recipe)
     store = open_store(invocation.recipe.shards.storage, invocation.folder.shards)
     store.record()
     index = ShardIndex.read(store)

@@ -23,6 +23,7 @@ from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.processes import free_port, gpu_count, run_to_end
 from xlm.runs.stage import RECORD
 from xlm.tracking.tracker import Tracker
+from xlm.training.trainable import check_trainable
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.vocabulary import Vocabulary
 
@@ -105,6 +106,7 @@ def failure_sentence(step: Step, code: int) -> str:
 
 def check_files(invocation: Invocation) -> None:
     """Raise UserError now for a file that a stage would only miss hours from here."""
+    check_trainable(invocation.recipe)
     load_manifest(invocation.recipe.corpora.manifest)
     vocabulary = invocation.recipe.vocabulary
     if vocabulary.is_dir():

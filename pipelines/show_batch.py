@@ -139,7 +139,7 @@ def batch_of_text(invocation: Invocation, vocabulary: Vocabulary) -> tuple[Packe
 def _open_shards(invocation: Invocation, vocabulary: Vocabulary) -> ShardSet:
     store = open_store(invocation.recipe.shards.storage, invocation.folder.shards)
     store.record()  # says so where the stage has not finished
-    return ShardSet(store, vocabulary.fingerprint)
+    return ShardSet(store, vocabulary.fingerprint, vocabulary.size)
 
 
 def print_text(batches: Iterable[PackedBatch], vocabulary: Vocabulary, languages: Sequence[str], heading: dict[str, object]) -> None:

@@ -181,6 +181,12 @@ class Phase(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _something_counts(self) -> Phase:
+        if not any(objective.loss_weight for objective in self.objectives.values() if objective.ever_drawn):
+            raise ValueError(f"every objective that phase '{self.name}' draws has loss_weight 0, so nothing would be learnt; raise one")
+        return self
+
+    @model_validator(mode="after")
     def _languages_are_named_once(self) -> Phase:
         if self.languages != "all" and len(set(self.languages)) < len(self.languages):
             raise ValueError(f"a language stands twice in the languages of phase '{self.name}'; name each once")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from xlm.errors import UserError
 from xlm.interop.family import TheirConfig
+from xlm.runs.permissions import as_other_files
 from xlm.runs.progress import track
 from xlm.runs.stage import write_json
 
@@ -97,3 +98,4 @@ def write_their_files(folder: Path, config: TheirConfig, tensors: Mapping[str, T
     write_json(folder / CONFIG, dict(config))
     # Parts of one matrix share its memory, which safetensors refuses.
     save_file({name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}, folder / SAFETENSORS, {"format": "pt"})
+    as_other_files(folder / SAFETENSORS)

@@ -22,6 +22,7 @@ from xlm.config.model import ModelConfig
 from xlm.config.model_spelling import unequal_fields
 from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
+from xlm.runs.permissions import as_other_files
 from xlm.runs.stage import write_json
 
 WEIGHTS = "model.safetensors"
@@ -65,6 +66,7 @@ class ModelDescription:
 def write_model_weights(folder: Path, weights: Mapping[str, Tensor], description: ModelDescription) -> None:
     """Write a full state dict and its description."""
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
+    as_other_files(folder / WEIGHTS)
     elements = sum(tensor.numel() for tensor in weights.values())
     write_json(folder / DESCRIPTION, {**asdict(description), "elements": elements})
 
