@@ -104,3 +104,9 @@ def test_a_folder_is_complete_or_absent_and_never_written_over(tmp_path):
     assert (tmp_path / "out" / "file").read_text(encoding="utf-8") == "whole"
     with pytest.raises(UserError, match="exists already"), new_folder(tmp_path / "out"):
         pass
+
+
+def test_a_place_where_no_folder_can_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match="no folder can be made here"), new_folder(tmp_path / "file" / "out"):
+        pass

@@ -59,6 +59,12 @@ def test_a_weight_that_is_no_number_names_its_tensor(json, state, value):
         take_in(json, state)
 
 
+def test_quantised_weights_are_refused(json, state):
+    state[QUERY] = state[QUERY].to(torch.int8)
+    with pytest.raises(UserError, match=f"tensor '{QUERY}' holds int8 numbers; quantised"):
+        take_in(json, state)
+
+
 def test_a_tied_table_is_needed_once_under_either_name(json, state):
     whole, _ = take_in(json, state)
     for left_out in (WORDS, DECODER):

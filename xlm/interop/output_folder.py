@@ -18,7 +18,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.partial")
     if partial.exists():  # of a run that was killed
         shutil.rmtree(partial)
-    partial.mkdir(parents=True)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as problem:
+        raise UserError(f"no folder can be made here ({problem.strerror}); name another one.", file=path) from None
     try:
         yield partial
         partial.rename(path)

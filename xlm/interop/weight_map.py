@@ -154,6 +154,9 @@ def _their_shapes(rule: TensorRule) -> dict[str, Shape]:
 
 
 def _finite(tensor: Tensor, name: str) -> Tensor:
+    if not tensor.is_floating_point():
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise UserError(f"tensor '{name}' holds {kind} numbers; quantised weights cannot be taken over; use the checkpoint before that.")
     if not bool(torch.isfinite(tensor).all()):
         raise UserError(f"tensor '{name}' holds NaN or infinite values; use another checkpoint.")
     return tensor
