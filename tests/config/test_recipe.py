@@ -47,6 +47,7 @@ def test_shipped_recipes_load_and_are_named_after_their_file(path):
         ("evaluation.mean_languages=[sw]", "evaluation.mean_languages asks for sw, which tasks.languages does not name"),
         ("evaluation.layers=[]", "at least 1"),
         ("tasks.languages=[en, en]", "stands twice"),
+        ("start_from=models/base", "start_from brings token embeddings"),
     ],
 )
 def test_what_does_not_fit_is_said(override, words):

@@ -198,6 +198,12 @@ class Recipe(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _embeddings_come_from_one_place(self) -> Recipe:
+        if self.start_from is not None and self.embeddings.kind == "aligned":
+            raise ValueError("start_from brings token embeddings, and embeddings.kind aligned would replace them; set it to random")
+        return self
+
+    @model_validator(mode="after")
     def _rows_fit_the_model(self) -> Recipe:
         for phase in self.phases:
             if phase.sequence_length > self.model.max_positions:

@@ -93,8 +93,6 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
         embeddings = folder.embeddings
         fingerprints["embeddings"] = read_record(embeddings).fingerprint
     if recipe.start_from is not None:
-        if embeddings is not None:
-            raise UserError("start_from brings token embeddings, and embeddings.kind aligned would replace them; set it to random.")
         fingerprints["start_from"] = start_fingerprint(recipe.start_from)
     return TrainingInputs(vocabulary, store, plan, loader, embeddings, fingerprints)
 
