@@ -34,7 +34,7 @@ def test_it_reads_the_models_embeddings_through_layers_of_its_own():
 
 
 def test_it_owns_no_table():
-    for changes in ({}, {"tied_output": False, "language_model_head": True}):
+    for changes in ({}, {"language_model_head": True}):
         model = build(**changes)
         assert not [name for name, _ in model.generator.named_parameters() if "embeddings" in name or name == "lm_head.weight"]
         assert model.generator.lm_head.bias.shape == (VOCABULARY,)

@@ -1,5 +1,6 @@
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,8 +30,8 @@ class OneRankEngine:
     stage, is_bf16 = 2, False
 
     def __init__(self):
-        self.model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
-        self.model.initialise(1)
+        self.model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES), seed=1)
+        self.objective = SimpleNamespace(pairs=SimpleNamespace(state=dict))  # neither queue nor slow encoder
         self.forgets = None
 
     def save(self, folder):
