@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import asdict
 
 from xlm.config.recipe import Recipe
 from xlm.corpora.store import document_languages, pair_names
@@ -14,16 +12,14 @@ from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage, read_record
 from xlm.shards.backends import Backend, LocalBackend, RayBackend, default_workers
-from xlm.shards.build import BuiltShards, ShardBuilder
-from xlm.shards.index import CorpusEntry, ShardIndex
-from xlm.shards.n_way import NWaySummary, n_way_names
+from xlm.shards.build import ShardBuilder
+from xlm.shards.index import ShardIndex
+from xlm.shards.n_way import n_way_names
 from xlm.shards.plan_requests import PlanRequest, requested_plans
 from xlm.shards.reader import ShardSet
+from xlm.shards.summary import n_way_notes, shards_summary, shards_table
 from xlm.storage.publish import publish
 from xlm.vocab.vocabulary import Vocabulary
-
-# Corpora that the table shows one by one, the largest first.
-TABLE_CORPORA = 60
 
 
 @exits_cleanly
@@ -57,8 +53,8 @@ def main() -> None:
             built = builder.build(requests)
             # Derived corpora are known by name before, by content only now.
             index_requests(recipe, built.index)
-            output.summary.update(summary(built))
-        print("\n".join([*table(built.index), *n_way_notes(built.n_way, recipe.shards.variants)]))
+            output.summary.update(shards_summary(built))
+        print("\n".join([*shards_table(built.index), *n_way_notes(built.n_way, recipe.shards.variants)]))
         print(f"shards: {output.summary['items']:,} items, {output.summary['tokens']:,} tokens in {folder.shards}")
     if recipe.shards.storage is not None:
         known = {file.path: (file.size_bytes, file.sha256) for file in ShardIndex.load(folder.shards).files()}
@@ -122,66 +118,13 @@ def stage_inputs(recipe: Recipe, corpus: str, vocabulary: Vocabulary, requests: 
 def verify(folder: RunFolder) -> None:
     """Check every file of the finished shards; raises UserError naming the first that is damaged."""
     read_record(folder.shards)
-    shards = ShardSet(folder.shards, Vocabulary.load(folder.vocabulary).fingerprint)
+    vocabulary = Vocabulary.load(folder.vocabulary)
+    shards = ShardSet(folder.shards, vocabulary.fingerprint, vocabulary.size)
     shards.verify()
     index = shards.index
     tokens, plans = (sum(len(entry.files) for entry in entries.values()) for entries in (index.corpora, index.plans))
     size = sum(file.size_bytes for file in index.files())
     print(f"shards: {tokens:,} token shards, {plans:,} blocks of row plans and the piece counts ({size:,} bytes) are as they were written.")
-
-
-def summary(built: BuiltShards) -> dict[str, object]:
-    """Return what the stage's record says."""
-    index = built.index
-    dropped: dict[str, int] = {}
-    for entry in (*index.corpora.values(), *index.plans.values()):
-        for reason, count in entry.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
-    return {
-        "vocabulary": index.vocabulary_fingerprint,
-        "items": sum(entry.items for entry in index.corpora.values()),
-        "tokens": sum(entry.tokens for entry in index.corpora.values()),
-        "sentences": sum(entry.sentences for entry in index.corpora.values()),
-        "shards": sum(len(entry.files) for entry in index.corpora.values()),
-        "rows": sum(plan.rows for plan in index.plans.values()),
-        "lowest_fill": min((plan.fill for plan in index.plans.values() if plan.rows), default=1.0),
-        "dropped": dropped,
-        "n_way": None if built.n_way is None else asdict(built.n_way),
-    }
-
-
-def n_way_notes(n_way: NWaySummary | None, variants: int) -> Iterator[str]:
-    """Yield what a user must know of n-way pairs: that some are never drawn, and how to change that."""
-    if n_way is not None and n_way.pairs_in_no_variant:
-        yield (
-            f"note: {n_way.pairs_in_no_variant:,} of {n_way.pairs:,} n-way pairs are in no variant (shards.variants is {variants}) "
-            f"and left out; from {n_way.variants_for_all} variants on every pair is in one."
-        )
-
-
-def table(index: ShardIndex) -> Iterator[str]:
-    """Yield the lines of the table: one a corpus and plan (variant 0), documents before pairs."""
-    shown = sorted(index.corpora.values(), key=lambda entry: (-entry.tokens, entry.name))[:TABLE_CORPORA]
-    width = max((len(entry.name) for entry in shown), default=12)
-    yield f"{'corpus':<{width}} {'items':>9} {'tokens':>11}  {'plan':<20} {'rows':>8} {'fill':>7} {'dropped':>8}"
-    for entry in sorted(shown, key=lambda entry: (entry.kind, entry.name)):
-        yield from corpus_lines(index, entry, width)
-    rest = index.corpora.keys() - {entry.name for entry in shown}
-    if rest:
-        items, tokens = (sum(getattr(index.corpora[name], what) for name in rest) for what in ("items", "tokens"))
-        yield f"{f'{len(rest):,} smaller':<{width}} {items:>9,} {tokens:>11,}"
-
-
-def corpus_lines(index: ShardIndex, entry: CorpusEntry, width: int) -> Iterator[str]:
-    """Yield the lines of one corpus; what is dropped counts empty items and those left out of the plan."""
-    first = f"{entry.name:<{width}} {entry.items:>9,} {entry.tokens:>11,}"
-    plans = [plan for key, plan in sorted(index.plans.items()) if key[0] == entry.name and key[3] == 0]
-    if not plans:
-        yield f"{first}  {'–':<20} {'':>8} {'':>7} {sum(entry.dropped.values()):>8,}"
-    for plan in plans:
-        dropped = sum(entry.dropped.values()) + sum(plan.dropped.values())
-        yield f"{first}  {f'{plan.layout} {plan.length}':<20} {plan.rows:>8,} {plan.fill:>7.2%} {dropped:>8,}"
-        first = " " * len(first)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import save_file
 
 from xlm.errors import UserError
-from xlm.interop.output_folder import new_folder
 from xlm.interop.their_files import read_their_config, read_their_weights, write_their_files
 
 TENSORS = {"a.weight": torch.arange(6.0).view(2, 3), "b.weight": torch.ones(4)}
@@ -86,27 +85,3 @@ def test_folders_with_code_or_quantised_weights_are_refused(tmp_path, key):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", key: {"x": "y"}}), encoding="utf-8")
     with pytest.raises(UserError, match=key):
         read_their_config(tmp_path)
-
-
-def write_half(path):
-    with new_folder(path) as partial:
-        (partial / "file").write_text("half", encoding="utf-8")
-        raise ZeroDivisionError
-
-
-def test_a_folder_is_complete_or_absent_and_never_written_over(tmp_path):
-    with pytest.raises(ZeroDivisionError):
-        write_half(tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-    with new_folder(tmp_path / "out") as partial:
-        (partial / "file").write_text("whole", encoding="utf-8")
-        assert not (tmp_path / "out").exists()
-    assert (tmp_path / "out" / "file").read_text(encoding="utf-8") == "whole"
-    with pytest.raises(UserError, match="exists already"), new_folder(tmp_path / "out"):
-        pass
-
-
-def test_a_place_where_no_folder_can_be_made_is_told(tmp_path):
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(UserError, match="no folder can be made here"), new_folder(tmp_path / "file" / "out"):
-        pass

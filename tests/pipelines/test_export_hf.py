@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.pipelines.scripts import call
 from xlm.config.model import ModelConfig
 from xlm.interop.self_check import TEXTS
 from xlm.model.pretraining import PretrainingModel
@@ -53,19 +53,6 @@ for folder in sys.argv[3:]:
     said[folder] = {"ids": batch["input_ids"][real], "logits": logits[real], "mask": tokenizer.mask_token_id}
 torch.save(said, output)
 """
-
-
-def call(name, *arguments):
-    """Run a pipeline's main with these arguments and return its exit code."""
-    before = sys.argv
-    sys.argv = [name, *map(str, arguments)]
-    try:
-        runpy.run_path(str(ROOT / "pipelines" / name), run_name="__main__")
-    except SystemExit as error:
-        return error.code
-    finally:
-        sys.argv = before
-    return 0
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 import io
 import json
-import runpy
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +12,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM, XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaTokenizer
 
+from tests.pipelines.scripts import call
 from xlm.config.model import ModelConfig
 from xlm.corpora.documents import Document
 from xlm.corpora.store import write_documents
@@ -28,19 +27,6 @@ from xlm.vocab.vocabulary import Vocabulary
 ROOT = Path(__file__).parents[2]
 POSITIONS = 200
 EXTRA = 3
-
-
-def call(name, *arguments):
-    """Run a pipeline's main with these arguments and return its exit code."""
-    before = sys.argv
-    sys.argv = [name, *map(str, arguments)]
-    try:
-        runpy.run_path(str(ROOT / "pipelines" / name), run_name="__main__")
-    except SystemExit as error:
-        return error.code
-    finally:
-        sys.argv = before
-    return 0
 
 
 def xlm_r(folder, *, extra_rows=0, **changes):

@@ -1,31 +1,17 @@
 """`show_batch.py` as a user runs it, on a small run of generated text."""
 
 import json
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.pipelines.scripts import call
 from xlm.corpora.documents import Document, SentencePair
 from xlm.corpora.store import write_documents, write_pairs
 from xlm.runs.stage import Stage
 from xlm.seeding import keyed_generator
 
 ROOT = Path(__file__).parents[2]
-
-
-def call(name, *arguments):
-    """Run a pipeline's main with these arguments and return its exit code."""
-    before = sys.argv
-    sys.argv = [name, *map(str, arguments)]
-    try:
-        runpy.run_path(str(ROOT / "pipelines" / name), run_name="__main__")
-    except SystemExit as error:
-        return error.code
-    finally:
-        sys.argv = before
-    return 0
 
 
 def sentences(text):

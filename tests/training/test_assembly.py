@@ -203,3 +203,12 @@ def test_aligned_embeddings_become_the_token_table(run):
         assert parameter_count(engine) == sum(tensor.numel() for tensor in weights.values())
     finally:
         leave_group()
+
+
+def test_a_slow_encoder_and_zero_stage_3_do_not_go_together(run):
+    from xlm.training.assembly import build_engine
+
+    read, folder = run
+    recipe = read("training.contrastive={momentum: 0.9}")
+    with pytest.raises(UserError, match="ZeRO stage 3 does not have"):
+        build_engine(recipe, read_inputs(recipe, folder, ONE), {"zero_optimization": {"stage": 3}}, ONE)

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from xlm.errors import UserError
+from xlm.runs.permissions import as_other_files
 
 KEPT_FILE = "extras.safetensors"
 GENERATOR = "generator/"  # before the names of a generator's, where two folders became one
@@ -36,6 +37,7 @@ def write_kept(folder: Path, kept: KeptTensors) -> None:
     """Write ``extras.safetensors``, empty or not: it also says the family."""
     tensors = {name: tensor.contiguous() for name, tensor in kept.tensors.items()}
     save_file(tensors, folder / KEPT_FILE, {"family": kept.family or ""})
+    as_other_files(folder / KEPT_FILE)
 
 
 def read_kept(folder: Path) -> KeptTensors:

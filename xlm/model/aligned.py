@@ -36,6 +36,7 @@ from xlm.errors import UserError
 from xlm.model.aligned_matrix import PieceStrings, WeightedMatrix, build
 from xlm.model.aligned_strings import PairBlock, StringParts
 from xlm.model.streamed_svd import Floats, left_singular_vectors, random_panels
+from xlm.runs.permissions import as_other_files
 from xlm.runs.progress import Progress
 from xlm.seeding import keyed_generator
 
@@ -141,6 +142,7 @@ def _fill_unseen(table: Floats, unseen: npt.NDArray[np.bool_], scale: float, see
 def save_aligned(folder: Path, table: Floats, vocabulary_fingerprint: str) -> None:
     """Write ``aligned.safetensors`` (docs/formats.md)."""
     save_file({TENSOR: np.ascontiguousarray(table)}, folder / FILE, metadata={VOCABULARY_KEY: vocabulary_fingerprint})
+    as_other_files(folder / FILE)
 
 
 def load_aligned(folder: Path, vocabulary_fingerprint: str) -> Floats:

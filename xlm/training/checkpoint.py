@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from xlm.errors import UserError
 from xlm.runs.fingerprint import file_sha256
+from xlm.runs.permissions import as_other_files
 from xlm.runs.stage import write_json
 from xlm.training.distributed import Process, barrier
 from xlm.training.engine import TrainingEngine
@@ -61,6 +62,7 @@ def save_checkpoint(
         write_json(partial / LOOP_STATE, loop_state)
         if pairs := engine.objective.pairs.state():
             save_file({name: tensor.cpu().contiguous() for name, tensor in pairs.items()}, partial / PAIRS_STATE)
+            as_other_files(partial / PAIRS_STATE)
     barrier()
     if process.is_main:
         _complete(partial, final, description.step, _expected_files(engine, process))

@@ -41,21 +41,22 @@ def encode_for(
     """
     asked = [tokens for tokens in readers if tokens is not None]
     if len(asked) == 1:
-        return Encoded(*_encode(model, batch, tables, asked[0], input_ids, layer))
+        states, inner = _encode(model, batch, tables, asked[0], input_ids, layer)
+        return Encoded(states, None, inner)
     read = torch.zeros(batch.tokens, dtype=torch.bool, device=batch.input_ids.device)
     for tokens in asked:
         read[tokens] = True
     needed = torch.nonzero(read).squeeze(1)
     everything = needed.numel() == batch.tokens
-    states, _, inner = _encode(model, batch, tables, None if everything else needed, input_ids, layer)
+    states, inner = _encode(model, batch, tables, None if everything else needed, input_ids, layer)
     return Encoded(states, read.cumsum(0) - 1, inner)
 
 
 def _encode(
     model: PretrainingModel, batch: PackedBatch, tables: TokenTables, needed: Tensor | None, input_ids: Tensor | None, layer: int | None
-) -> tuple[Tensor, None, Tensor | None]:
-    """Return the last layer's states of ``needed`` tokens, no places, and all states of an inner layer."""
+) -> tuple[Tensor, Tensor | None]:
+    """Return the last layer's states of ``needed`` tokens, and all states of an inner layer."""
     if layer is None:
-        return model.encode(batch, tables, needed=needed, input_ids=input_ids), None, None
+        return model.encode(batch, tables, needed=needed, input_ids=input_ids), None
     layers = model.encode_layers(batch, tables, needed=needed, input_ids=input_ids)
-    return layers[-1], None, layers[layer]
+    return layers[-1], layers[layer]
