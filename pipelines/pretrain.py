@@ -20,6 +20,7 @@ from xlm.errors import exits_cleanly
 from xlm.mixing.data_plan import DataPlan
 from xlm.mixing.ledger import RunningLedger, cap_sentences
 from xlm.mixing.seen import Seen, seen_table, unlike_plan
+from xlm.runs.allocator import return_large_blocks
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
@@ -62,6 +63,7 @@ def pretrain(invocation: Invocation, process: Process) -> None:
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     set_threads(process)
     bound_kernel_cache()
+    return_large_blocks()
     inputs = read_inputs(recipe, folder, process)
     stage = Stage(folder.train, "train", stage_inputs(recipe, inputs, deepspeed_config))
     if is_done(stage, recipe.total_steps):

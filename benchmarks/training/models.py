@@ -23,6 +23,7 @@ def our_model(case: Case) -> PretrainingModel:
     # Transformers keeps the row of its padding at zero; the projection reads it, so ours has to agree.
     with torch.no_grad():
         model.encoder.embeddings.tokens.weight[PAD].zero_()
+    model.adds_to_gradients = True  # as our engine has it without ZeRO in one process
     return model
 
 

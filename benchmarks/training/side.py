@@ -29,6 +29,7 @@ from training.models import our_loss, our_model, their_loss, their_model
 from training.text import packed_step, padded_step
 
 from xlm.model.flops import training_flops
+from xlm.runs.allocator import return_large_blocks
 
 Answer = dict[str, Any]
 
@@ -48,6 +49,8 @@ class Side:
     def load(self) -> Answer:
         """Build the model with the case's initial weights, and its optimizer."""
         build: Callable[[Case], nn.Module] = our_model if self.name == "ours" else their_model
+        if self.name == "ours":
+            return_large_blocks()  # as pipelines/pretrain.py does
         self.model = build(self.case).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.case.learning_rate, fused=True)
         return {"parameters": sum(parameter.numel() for parameter in self.model.parameters())}

@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from tests.model.packed import LANGUAGES, LENGTHS, VOCABULARY, packed_batch, perturb, shape
 from xlm.batching.packed_batch import PackedBatch
 from xlm.errors import UserError
+from xlm.model import vocabulary_memory
 from xlm.model.pretraining import PretrainingModel
 
 
@@ -50,6 +51,21 @@ def test_losses_and_gradients_are_those_of_the_cross_entropy_of_all_logits(kind)
     for mine, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-4)
     assert (model.output_table is model.encoder.embeddings.tokens.weight) == (kind != "free")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_micro_batches_that_add_to_the_gradient_in_place_end_with_the_same_sum(tied, monkeypatch):
+    monkeypatch.setattr(vocabulary_memory, "MIN_WITHOUT_LENDER", 1)
+    sums = []
+    for in_place in (False, True):
+        model = build(tied_output=tied)
+        model.adds_to_gradients = in_place
+        for predictions in (9, 4, 6):
+            first = model.encoder.embeddings.tokens.weight.grad
+            model.language_model_loss(packed_batch(LENGTHS, predictions), torch.ones(predictions)).total.backward()
+            assert first is None or model.encoder.embeddings.tokens.weight.grad is first
+        sums.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(*sums, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", [(), (4, 6)])

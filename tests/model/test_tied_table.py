@@ -105,6 +105,19 @@ def test_gradients_accumulate_over_micro_batches():
     torch.testing.assert_close(weight.grad, 2 * true)
 
 
+@pytest.mark.parametrize("width", [4, 600], ids=["returned, then added", "added at once"])
+def test_a_standing_gradient_gets_everything(width):
+    """Width 4 is too narrow for the vocabulary loss to add in blocks."""
+    weight, ids, labels = parameter(width=width), torch.tensor([3, 3, 0, 7]), torch.tensor([1, 3])
+    standing = torch.full_like(weight, 2.0)
+    lookup, projection = share_table(weight, standing)
+    hidden = look_up(lookup, ids)[:2].tanh()
+    vocabulary_loss(hidden, projection, None, labels, torch.ones(2), standing=standing).total.backward()
+    assert weight.grad is None
+    (true,) = torch.autograd.grad(plainly(weight, ids, labels), weight)
+    torch.testing.assert_close(standing - 2.0, true, rtol=1e-5, atol=1e-5)
+
+
 def test_a_repeated_id_adds_up_in_fp32_under_bf16():
     """Ones added in bf16 would stop at 256."""
     weight = parameter(dtype=torch.bfloat16)

@@ -81,6 +81,43 @@ def test_everything_equals_the_plain_computation(predictions, vocabulary, width,
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@given(
+    predictions=st.integers(0, 40),
+    width=st.sampled_from([2, 13, 24]),
+    smoothing=st.sampled_from([0.0, 0.1]),
+    with_bias=st.booleans(),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=30, deadline=None)
+def test_the_gradient_of_the_table_is_added_to_the_one_that_stands(predictions, width, smoothing, with_bias, seed):
+    hidden, table, bias, labels, weights, uniforms = inputs(predictions, 37, width, seed=seed)
+    bias = bias if with_bias else None
+    others = [tensor for tensor in (hidden, bias) if tensor is not None]
+    standing = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed))
+    before = standing.clone()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        small_pieces(monkeypatch)
+        monkeypatch.setattr(vocabulary_memory, "MIN_WITHOUT_LENDER", 1)
+        ours = vocabulary_loss(hidden, table, bias, labels, weights, label_smoothing=smoothing, uniforms=uniforms, standing=standing)
+        apart = vocabulary_loss(hidden, table, bias, labels, weights, label_smoothing=smoothing, uniforms=uniforms)
+        mine = torch.autograd.grad(ours.total, [*others, table], allow_unused=True)
+        theirs = torch.autograd.grad(apart.total, [*others, table])
+    assert mine[-1] is None
+    torch.testing.assert_close(mine[:-1], theirs[:-1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(standing, before + theirs[-1], rtol=1e-5, atol=1e-5)
+    assert torch.equal(ours.samples, apart.samples)
+
+
+@pytest.mark.parametrize("misuse", ["another factor", "a second pass"])
+def test_a_standing_gradient_is_for_one_backward_pass_as_it_is(misuse):
+    hidden, table, bias, labels, weights, _ = inputs(3, 9, width=600)
+    total = vocabulary_loss(hidden, table, bias, labels, weights, standing=torch.zeros_like(table)).total
+    if misuse == "a second pass":
+        total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="single backward pass with a factor of 1"):
+        (total * 0.5 if misuse == "another factor" else total).backward()
+
+
 @pytest.mark.usefixtures("small")
 def test_gradients_pass_gradcheck_in_float64():
     hidden, table, bias, labels, weights, _ = inputs(7, 9, width=2, dtype=torch.float64)

@@ -68,6 +68,16 @@ def reference(rows=None, poison=None):
     return losses, norms, dict(model.named_parameters())
 
 
+def test_one_process_without_zero_adds_to_its_gradients_in_place_and_is_plain_pytorch(tmp_path):
+    out = tmp_path / "one.json"
+    run_ranks("engine_worker.py", [json.dumps([{"stage": 0, "micro_steps": 3, "steps": STEPS, "rows": ALL_ROWS}]), str(out)], world_size=1)
+    found = json.loads(out.read_text())[0]
+    losses, norms, weights = reference(ALL_ROWS)
+    assert found["losses"] == pytest.approx(losses, rel=1e-5)
+    assert found["norms"] == pytest.approx(norms, rel=1e-4)
+    assert_same_weights(found["weights"], weights, rtol=1e-3, atol=2e-5)
+
+
 def assert_same_weights(found, wanted, **tolerance):
     assert set(found) == set(wanted)
     for name, values in found.items():

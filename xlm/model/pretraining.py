@@ -40,6 +40,7 @@ class TokenTables:
 
     lookup: Tensor  # [vocabulary, embedding width]
     projection: Tensor  # [vocabulary, embedding width]
+    standing: Tensor | None = None  # the gradient that `vocabulary_loss` adds the projection's to
 
 
 class PretrainingModel(nn.Module):
@@ -47,6 +48,10 @@ class PretrainingModel(nn.Module):
 
     First values are drawn by ``seed``; None leaves them to whoever loads them.
     """
+
+    # Whether a token table that has a gradient from earlier micro-batches gets further ones added in place. It is for
+    # who takes every loss backward once, unscaled, and lets nobody else keep gradients; see `vocabulary_loss`.
+    adds_to_gradients = False
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int, *, seed: int | None = 0) -> None:
         super().__init__()
@@ -63,9 +68,18 @@ class PretrainingModel(nn.Module):
 
     def token_tables(self) -> TokenTables:
         """Return the tables of one forward pass; all its look-ups and projections have to take them from here."""
-        lookup, projection = share_table(self.encoder.embeddings.tokens.weight)
+        weight = self.encoder.embeddings.tokens.weight
+        standing = self._standing(weight)
+        lookup, projection = share_table(weight, standing)
         own = None if self.lm_head is None else self.lm_head.weight
-        return TokenTables(lookup, own if isinstance(own, Tensor) else projection)
+        return TokenTables(lookup, own, self._standing(own)) if isinstance(own, Tensor) else TokenTables(lookup, projection, standing)
+
+    def _standing(self, weight: Tensor) -> Tensor | None:
+        gradient = weight.grad
+        if not self.adds_to_gradients or gradient is None or not torch.is_grad_enabled():
+            return None
+        exact = gradient.layout == torch.strided and gradient.is_contiguous() and gradient.dtype.itemsize >= torch.float32.itemsize
+        return gradient if exact else None
 
     def encode(self, batch: PackedBatch, tables: TokenTables, *, needed: Tensor | None = None, input_ids: Tensor | None = None) -> Tensor:
         """Encode a batch as [T, width], or as the states of ``needed`` [N] tokens; its CLM sequences causally.
@@ -97,7 +111,8 @@ class PretrainingModel(nn.Module):
         """Return the loss of states [P, width] against ``labels`` [P], each counted ``weights`` [P] times."""
         head = self._language_model_head()
         read = head(states)
-        return vocabulary_loss(read, tables.projection, head.bias, labels, weights, label_smoothing=label_smoothing, z_loss=z_loss)
+        options = {"label_smoothing": label_smoothing, "z_loss": z_loss}
+        return vocabulary_loss(read, tables.projection, head.bias, labels, weights, **options, standing=tables.standing)  # type: ignore[arg-type]
 
     def language_model_loss(self, batch: PackedBatch, weights: Tensor) -> VocabularyLoss:
         """Return the loss of a batch at its predicted positions [P], encoding no more than that needs."""

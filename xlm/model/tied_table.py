@@ -14,13 +14,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def share_table(weight: Tensor) -> tuple[Tensor, Tensor]:
+def share_table(weight: Tensor, standing: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return ``weight`` [V, d] for `look_up`, and for the projection; what receives the whole gradient is ``weight``.
+
+    With ``standing`` [V, d], a gradient of earlier batches, everything is added to that instead, and ``weight`` gets none.
 
     The projection's gradient is changed in place: give that output to one kind of reader, `vocabulary_loss` or a
     product, and not to a sum, whose gradient would be shared with the other term.
     """
-    lookup, projection = _SharedTable.apply(weight)  # type: ignore[no-untyped-call]
+    lookup, projection = _SharedTable.apply(weight, standing)  # type: ignore[no-untyped-call]
     return lookup, projection
 
 
@@ -31,21 +33,28 @@ def look_up(table_for_lookup: Tensor, ids: Tensor) -> Tensor:
 
 class _SharedTable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    def forward(ctx: Any, weight: Tensor, standing: Tensor | None) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         ctx.set_materialize_grads(False)
+        ctx.standing = standing
         return weight.view_as(weight), weight.view_as(weight)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, lookup: Tensor | None, projection: Tensor | None) -> Tensor | None:  # noqa: ANN401
+    def backward(ctx: Any, lookup: Tensor | None, projection: Tensor | None) -> tuple[Tensor | None, None]:  # noqa: ANN401
+        if ctx.standing is not None:
+            if projection is not None:
+                ctx.standing.add_(projection)
+            if lookup is not None:
+                _add_rows(ctx.standing, lookup._indices()[0], lookup._values())
+            return None, None
         if lookup is None:
-            return projection
+            return projection, None
         if projection is None:
             projection = torch.zeros(lookup.shape, dtype=lookup.dtype, device=lookup.device)
         # The gradient of a plain sum is one number seen everywhere.
         dense = projection.contiguous()
         _add_rows(dense, lookup._indices()[0], lookup._values())
-        return dense
+        return dense, None
 
 
 def _add_rows(dense: Tensor, ids: Tensor, rows: Tensor) -> None:

@@ -160,7 +160,10 @@ class Block:
         return below.exp_()
 
     def second_visit(self, d_table: Tensor | None, d_bias: Tensor | None, *, add: bool) -> None:
-        """Write, or ``add`` to, the gradients [V, d] and [V]; from the last chunk to the first, as `exponentials` asks for."""
+        """Write the gradient [V, d], or ``add`` to it, and add to that of the bias [V].
+
+        It goes from the last chunk to the first, as `exponentials` asks for.
+        """
         kept = _required(self.kept)
         for number, chunk in reversed(list(enumerate(self.vocabulary.chunks))):
             factor = self.on_softmax * self._share(number)
@@ -171,8 +174,7 @@ class Block:
             if rows.stop > rows.start:
                 d_logits[rows].scatter_add_(1, self._places(number), -self.on_label[rows, None])
             if d_bias is not None:
-                sums = d_logits.sum(0)
-                d_bias[chunk] = d_bias[chunk] + sums if add else sums
+                d_bias[chunk] += d_logits.sum(0)
             if d_table is not None:
                 _put_product(d_table[chunk], d_logits.to(self.hidden.dtype).t(), self.hidden, add=add)
 

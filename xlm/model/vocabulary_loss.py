@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from xlm.model.vocabulary_memory import worth_standing
 from xlm.model.vocabulary_visits import Gradients, Needs, Objective, visit_vocabulary
 
 
@@ -38,19 +39,23 @@ def vocabulary_loss(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
     uniforms: Tensor | None = None,
+    standing: Tensor | None = None,
 ) -> VocabularyLoss:
     """Sum weights * (cross-entropy + z_loss * log(Z)^2) of softmax(hidden table^T + bias) against ``labels``.
 
     Takes [P, d], [V, d], [V], [P] and [P]; no gradient reaches ``weights``. Smoothing gives each piece
     label_smoothing / V of the target (Szegedy et al. 2016, as torch has it); the z-loss is PaLM's (Chowdhery et al. 2022).
     ``uniforms`` [P] in [0, 1) draws one piece a prediction by the inverse of the cumulative distribution.
+    With ``standing`` [V, d] in fp32, the gradient of earlier batches, the table's is added to that at once and
+    none comes back, which spares a second [V, d]. It is for who goes backward once with a factor of 1; else RuntimeError.
     Labels outside the vocabulary are not looked for.
     """
     device = hidden.device.type
     compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     objective = Objective(labels, weights.detach(), label_smoothing, z_loss, uniforms, compute)
     # Inside of a function autograd says what would need a gradient, whether or not anybody is recording.
-    needs = Needs(*(torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in (hidden, table, bias)))
+    wanted = [torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in (hidden, table, bias)]
+    needs = Needs(*wanted, standing=standing if wanted[1] and worth_standing(table.shape[1]) else None)
     total, losses, correct, samples = _VocabularyLoss.apply(hidden, table, bias, objective, needs)  # type: ignore[no-untyped-call]
     return VocabularyLoss(total, losses, correct, samples)
 
@@ -79,6 +84,8 @@ class _VocabularyLoss(torch.autograd.Function):
         if gradient is None:
             return None, None, None, None, None
         gradients: Gradients | None = ctx.gradients
+        if ctx.needs.standing is not None and (gradients is None or float(gradient) != 1.0):
+            raise RuntimeError("the table's gradient was added to the standing one for a single backward pass with a factor of 1")
         if gradients is None:  # A graph that was kept: what the first pass returned belongs to whoever received it.
             hidden, table, bias = ctx.saved_tensors
             gradients = visit_vocabulary(hidden, table, bias, ctx.objective, ctx.needs).gradients

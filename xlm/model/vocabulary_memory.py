@@ -14,6 +14,8 @@ from torch import Tensor
 # Exponentials beside the gradient (128 MiB in fp32), but not so few predictions that products run at half their speed.
 BESIDE = 1 << 25
 MIN_BESIDE = 128
+# Fewer predictions at a time than this, and products run well below their speed.
+MIN_WITHOUT_LENDER = 256
 # Logits a chunk holds: few enough to stay in a processor's cache; a GPU wants more work at a time.
 CHUNK_LOGITS = 1 << 21
 GPU_CHUNK_LOGITS = 1 << 24
@@ -23,6 +25,16 @@ MIN_CHUNK_PIECES = 256
 def predictions_beside(vocabulary: int) -> int:
     """Return for how many predictions exponentials may lie outside of the gradient."""
     return max(MIN_BESIDE, BESIDE // max(vocabulary, 1))
+
+
+def predictions_without_lender(width: int) -> int:
+    """Return for how many predictions exponentials may lie beside a gradient that lends nothing: half of its size in fp32."""
+    return width // 2
+
+
+def worth_standing(width: int) -> bool:
+    """Whether adding to a gradient that stands already saves memory without more and smaller products."""
+    return predictions_without_lender(width) >= MIN_WITHOUT_LENDER
 
 
 def cut_predictions(predictions: int, first: int, further: int) -> list[slice]:

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from xlm.model.vocabulary_block import Block, Targets, Vocabulary
-from xlm.model.vocabulary_memory import cut_predictions, cut_vocabulary, exponentials, predictions_beside
+from xlm.model.vocabulary_memory import (
+    cut_predictions,
+    cut_vocabulary,
+    exponentials,
+    predictions_beside,
+    predictions_without_lender,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class Needs:
     hidden: bool
     table: bool
     bias: bool
+    standing: Tensor | None = None  # [V, d]: the table's gradient so far, which this one is added to at once
 
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of hidden [P, d], table [V, d] and bias [V]
@@ -73,8 +80,8 @@ class _Visits:
 
         sums = self._plan()
         allocate = table.new_empty if self.blocks else table.new_zeros
-        self.d_table = allocate(table.shape, dtype=sums) if needs.table else None
-        self.d_bias = allocate(len(table), dtype=exact) if needs.bias else None
+        self.d_table = allocate(table.shape, dtype=sums) if needs.table and needs.standing is None else needs.standing
+        self.d_bias = table.new_zeros(len(table), dtype=exact) if needs.bias else None
         self.d_hidden = hidden.new_empty(hidden.shape, dtype=exact) if needs.hidden else None
 
     def _plan(self) -> torch.dtype:
@@ -85,6 +92,9 @@ class _Visits:
         width, predictions, beside = self.table.shape[1], len(self.labels), predictions_beside(len(self.table))
         if not self.keeps:
             self.blocks = cut_predictions(predictions, predictions, beside)
+            return self.exact
+        if self.needs.standing is not None:  # It holds a sum that must not be written over, so it lends nothing.
+            self.blocks = cut_predictions(predictions, 0, max(beside, predictions_without_lender(width)))
             return self.exact
         lent, rest = divmod(width * self.table.element_size(), self.exact.itemsize)
         single = rest == 0 and predictions <= lent + beside
@@ -106,7 +116,7 @@ class _Visits:
             if samples is not None and self.uniforms is not None:
                 samples[rows] = block.draw(self.uniforms[rows])
             if self.needs.table or self.needs.bias:
-                block.second_visit(self.d_table, self.d_bias, add=rows.start > 0)
+                block.second_visit(self.d_table, self.d_bias, add=self.needs.standing is not None or rows.start > 0)
             del block  # Its exponentials, before there are others.
         places = torch.argsort(self.order)
         return Visited(
@@ -116,7 +126,7 @@ class _Visits:
             samples=None if samples is None else samples.index_select(0, places),
             gradients=(
                 None if self.d_hidden is None else self.d_hidden.index_select(0, places).to(self.hidden_type),
-                None if self.d_table is None else self.d_table.to(self.table.dtype),
+                None if self.d_table is None or self.needs.standing is not None else self.d_table.to(self.table.dtype),
                 None if self.d_bias is None or self.bias is None else self.d_bias.to(self.bias.dtype),
             ),
         )
@@ -124,7 +134,7 @@ class _Visits:
     def _block(self, rows: slice) -> Block:
         predictions = rows.stop - rows.start
         chunks = cut_vocabulary(len(self.table), predictions, self.table.device)
-        lender = self.d_table if rows.start == 0 else None
+        lender = self.d_table if rows.start == 0 and self.needs.standing is None else None
         return Block(
             self.hidden[rows],
             Targets(self.labels[rows], self.weights[rows], self.objective.label_smoothing, self.objective.z_loss),

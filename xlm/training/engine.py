@@ -62,6 +62,8 @@ class TrainingEngine:
         self.stage = zero_stage(config)
         self.objective = objective
         self._world_size = dist.get_world_size()
+        # Only then gradients stay where autograd leaves them, and nothing scales the loss.
+        objective.model.adds_to_gradients = self.stage == 0 and self._world_size == 1
         if self.stage in (1, 2):
             # DeepSpeed looks for infinite gradients in 16 bits only; a diverged fp32 step is skipped as well.
             self._optimizer.check_grad_overflow = True

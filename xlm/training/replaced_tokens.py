@@ -64,6 +64,7 @@ class ReplacedTokens:
             label_smoothing=self._training.label_smoothing,
             z_loss=self._training.z_loss,
             uniforms=drawn_by,
+            standing=tables.standing,
         )
         input_ids, replaced = batch.input_ids, torch.zeros_like(batch.input_ids)
         if not asked.ballast and found.samples is not None:
