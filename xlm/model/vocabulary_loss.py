@@ -54,8 +54,10 @@ def vocabulary_loss(
     compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     objective = Objective(labels, weights.detach(), label_smoothing, z_loss, uniforms, compute)
     # Inside of a function autograd says what would need a gradient, whether or not anybody is recording.
-    wanted = [torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in (hidden, table, bias)]
-    needs = Needs(*wanted, standing=standing if wanted[1] and worth_standing(table.shape[1]) else None)
+    of_hidden, of_table, of_bias = (
+        torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in (hidden, table, bias)
+    )
+    needs = Needs(of_hidden, of_table, of_bias, standing if of_table and worth_standing(table.shape[1]) else None)
     total, losses, correct, samples = _VocabularyLoss.apply(hidden, table, bias, objective, needs)  # type: ignore[no-untyped-call]
     return VocabularyLoss(total, losses, correct, samples)
 
