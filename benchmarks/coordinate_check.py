@@ -25,7 +25,7 @@ from results import RESULTS, write_results
 from torch import Tensor
 
 from xlm.config.model import ModelConfig
-from xlm.config.recipe import OptimizerSection
+from xlm.config.training import OptimizerSection
 from xlm.errors import exits_cleanly
 from xlm.model.pretraining import PretrainingModel
 from xlm.model.width_scaling import WidthScaling

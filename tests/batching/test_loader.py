@@ -13,7 +13,7 @@ from made_up_batches import same_batches
 
 from xlm.batching.loader import BatchLoader
 from xlm.batching.packed_batch import PAIRS_PER_ROW
-from xlm.config.recipe import LoaderSection
+from xlm.config.training import LoaderSection
 from xlm.errors import UserError
 from xlm.mixing.data_plan import DataPlan
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from xlm.batching.packed_batch import OBJECTIVE_CODE, PackedBatch
 from xlm.config.model import GeneratorSection, ModelConfig
 from xlm.config.phases import ObjectiveShare
-from xlm.config.recipe import ContrastiveSection, OptimizerSection, TrainingSection
+from xlm.config.training import ContrastiveSection, OptimizerSection, TrainingSection
 from xlm.seeding import keyed_generator
 
 VOCABULARY, LANGUAGES = 50, ("en", "de", "ru")

@@ -5,7 +5,7 @@ import sys
 
 import engine_worker
 
-from xlm.config.recipe import ContrastiveSection
+from xlm.config.training import ContrastiveSection
 
 if __name__ == "__main__":
     section = ContrastiveSection(temperature=0.2, **json.loads(sys.argv[3]))

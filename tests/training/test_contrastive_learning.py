@@ -10,7 +10,7 @@ from xlm.batching.objective_rows import RowMaker
 from xlm.batching.texts import RowTexts
 from xlm.config.model import ModelConfig
 from xlm.config.phases import MaskingSection, ObjectiveShare
-from xlm.config.recipe import ContrastiveSection, OptimizerSection, TrainingSection
+from xlm.config.training import ContrastiveSection, OptimizerSection, TrainingSection
 from xlm.model.pooling import pool, pooled_tokens
 from xlm.model.pretraining import PretrainingModel
 from xlm.seeding import keyed_generator

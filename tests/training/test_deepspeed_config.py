@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from xlm.config.recipe import OptimizerSection, TrainingSection
+from xlm.config.training import OptimizerSection, TrainingSection
 from xlm.errors import NotSupportedYetError, UserError
 from xlm.training.deepspeed_config import POSITIVE, SWITCHES, TOP_KEYS, ZERO_KEYS, load_deepspeed_config, zero_stage
 

@@ -8,7 +8,7 @@ import torch
 from made_up_steps import LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows, pack
 from ranks import run_ranks
 
-from xlm.config.recipe import ContrastiveSection
+from xlm.config.training import ContrastiveSection
 from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.objectives import PretrainingObjective

@@ -2,7 +2,7 @@ import pytest
 from made_up_steps import COMPLETE, LANGUAGES, MODEL, VOCABULARY
 
 from xlm.config.model import WidthScalingSection
-from xlm.config.recipe import OptimizerSection
+from xlm.config.training import OptimizerSection
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.parameter_groups import parameter_groups
 

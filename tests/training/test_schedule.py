@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlm.config.recipe import ScheduleSection
+from xlm.config.training import ScheduleSection
 from xlm.training.schedule import learning_rate
 
 

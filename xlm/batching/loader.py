@@ -19,7 +19,7 @@ from xlm.batching.packed_rows import PieceIds
 from xlm.batching.prefetch import prefetched
 from xlm.batching.row_builder import RowBuilder
 from xlm.batching.workers import built_by_workers
-from xlm.config.recipe import LoaderSection
+from xlm.config.training import LoaderSection
 from xlm.mixing.data_plan import DataPlan
 from xlm.shards.reader import ShardSet
 

@@ -167,6 +167,8 @@ class Phase(StrictModel):
     languages: Literal["all"] | Annotated[tuple[Language, ...], Field(min_length=1)] = "all"
     sampling: Sampling
     objectives: dict[Objective, ObjectiveShare]
+    # Null: training.optimizer.learning_rate. The schedule's shape goes through the whole run and is scaled to this peak here.
+    learning_rate: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     mask_rate: MovingRate = 0.15
     masking: MaskingSection = MaskingSection()
     # Ramps of sampling and shares are stairs of this many plateaus, each at its middle value.

@@ -11,12 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xlm.config.model import ModelConfig, Rate
+from xlm.config.model import ModelConfig
 from xlm.config.phases import Language, Phase, Share
 from xlm.config.strict import StrictModel
-
-PositiveNumber = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
+from xlm.config.training import PositiveNumber, TrainingSection
 
 
 class CorporaSection(StrictModel):
@@ -85,69 +83,6 @@ class RandomInitialisation(StrictModel):
     """Token embeddings from the model's published initialisation."""
 
     kind: Literal["random"]
-
-
-class OptimizerSection(StrictModel):
-    """AdamW with decoupled weight decay; none on norms, biases and embeddings' positions."""
-
-    kind: Literal["adamw"] = "adamw"
-    learning_rate: PositiveNumber
-    betas: tuple[Momentum, Momentum] = (0.9, 0.98)
-    epsilon: PositiveNumber = 1e-6
-    weight_decay: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.01
-    token_embedding_learning_rate_scale: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 1.0
-
-
-class ScheduleSection(StrictModel):
-    """The learning rate, a function of the step alone."""
-
-    kind: Literal["linear", "cosine", "constant", "inverse_square_root"] = "linear"
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-    final_share: Share = 0.0
-
-
-class ContrastiveSection(StrictModel):
-    """InfoNCE over sentences (van den Oord et al. 2018), both directions; the options are XLCO's (InfoXLM, Chi et al. 2021)."""
-
-    temperature: Annotated[float, Field(gt=0.0)] = 0.05
-    pooling: Literal["mean", "first"] = "mean"  # of a sentence's tokens, or its <s> alone
-    layer: Annotated[int, Field(ge=0)] | None = None  # whose states are pooled (0: embeddings); null: the last
-    # Pairs of earlier steps that serve as negatives beside those of the step (MoCo, He et al. 2020).
-    queue_pairs: Annotated[int, Field(ge=0)] = 0
-    # Keys come from a slow copy of the encoder, which keeps this share of itself in each step; null: from the encoder itself.
-    momentum: Momentum | None = None
-
-
-class CheckpointSection(StrictModel):
-    """When to save and what to keep."""
-
-    every_steps: Annotated[int, Field(ge=1)] = 500
-    keep_last: Annotated[int, Field(ge=1)] = 2
-
-
-class LoaderSection(StrictModel):
-    """Who builds batches ahead of training; decides no number."""
-
-    workers: Annotated[int, Field(ge=0, le=64)] = 0  # processes of each rank; 0: one thread
-    steps_ahead: Annotated[int, Field(ge=1, le=1000)] = 2  # of the thread, or of each worker
-
-
-class TrainingSection(StrictModel):
-    """Everything the trainer needs beside the phases."""
-
-    tokens_per_step: Annotated[int, Field(ge=1)]
-    micro_batch_tokens: Annotated[int, Field(ge=1)]
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    optimizer: OptimizerSection
-    schedule: ScheduleSection = ScheduleSection()
-    gradient_clipping: Annotated[float, Field(ge=0.0)] = 1.0
-    contrastive: ContrastiveSection = ContrastiveSection()
-    label_smoothing: Rate = 0.0  # of every prediction of a piece
-    z_loss: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0  # times the squared log normaliser (PaLM: 1e-4)
-    checkpoint: CheckpointSection = CheckpointSection()
-    loader: LoaderSection = LoaderSection()
-    log_every_steps: Annotated[int, Field(ge=1)] = 10
-    process_group_timeout_s: Annotated[int, Field(ge=10)] = 300
 
 
 class EvaluationSection(StrictModel):

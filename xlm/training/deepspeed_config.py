@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xlm.config.recipe import TrainingSection
+from xlm.config.training import TrainingSection
 from xlm.errors import NotSupportedYetError, UserError, suggest
 from xlm.training.precision import Precision, check_supported
 

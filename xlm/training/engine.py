@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.recipe import OptimizerSection
+from xlm.config.training import OptimizerSection
 from xlm.errors import UserError
 from xlm.training.deepspeed_config import zero_stage
 from xlm.training.objectives import PretrainingObjective

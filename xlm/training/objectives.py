@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.recipe import TrainingSection
+from xlm.config.training import TrainingSection
 from xlm.model.pretraining import PretrainingModel, TokenTables
 from xlm.training.ballast import Targets, with_a_token
 from xlm.training.encoded import Encoded, encode_for

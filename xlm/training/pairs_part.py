@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.recipe import ContrastiveSection
+from xlm.config.training import ContrastiveSection
 from xlm.errors import UserError
 from xlm.model.pooling import pool, pooled_tokens
 from xlm.model.pretraining import PretrainingModel

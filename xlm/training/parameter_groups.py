@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from xlm.config.recipe import OptimizerSection
+from xlm.config.training import OptimizerSection
 from xlm.model.pretraining import PretrainingModel
 from xlm.model.width_scaling import WidthScaling
 

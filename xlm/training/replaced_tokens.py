@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.recipe import TrainingSection
+from xlm.config.training import TrainingSection
 from xlm.model.generator import Generator
 from xlm.model.heads import DiscriminatorHead
 from xlm.model.pretraining import PretrainingModel, TokenTables

@@ -21,7 +21,9 @@ from xlm.runs.stage import write_json
 from xlm.training.precision import Precision
 
 RECORD = "run.json"
-FREE_TRAINING_KEYS = frozenset({"checkpoint", "loader", "log_every_steps", "process_group_timeout_s", "precision"})
+FREE_TRAINING_KEYS = frozenset(
+    {"checkpoint", "validation", "non_finite", "loader", "log_every_steps", "process_group_timeout_s", "precision"}
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from xlm.config.recipe import ScheduleSection
+from xlm.config.training import ScheduleSection
 
 
 def learning_rate(schedule: ScheduleSection, peak: float, step: int, total_steps: int) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xlm.config.phases import SENTENCE_OBJECTIVES, Objective, Phase
-from xlm.config.recipe import ContrastiveSection, Recipe
+from xlm.config.recipe import Recipe
+from xlm.config.training import ContrastiveSection
 from xlm.errors import UserError
 
 # Parts of a model by their name in its section, and the objectives that train them.
