@@ -40,9 +40,10 @@ from xlm.training.assembly import (
 )
 from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint
 from xlm.training.distributed import Process, barrier, bound_kernel_cache, join_group, leave_group, one_voice, set_threads, tell_all
-from xlm.training.loop import METRICS, LoopResult, TrainingLoop
+from xlm.training.loop import LoopResult, TrainingLoop
 from xlm.training.run_record import RunRecord, read_run_record, with_mlflow_run, write_run_record
 from xlm.training.summary import peak_memory, summary_lines, training_summary
+from xlm.training.training_log import METRICS, TrainingLog
 
 STOPPED_EXIT_CODE = 143  # 128 + SIGTERM: saved and ready to be started again
 
@@ -101,6 +102,10 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
     engine = build_engine(recipe, inputs, config, process)
     # With a launcher, its whole tree is counted: the launcher and the ranks of this machine.
     with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid()) as memory:
+        log = None
+        if process.is_main:
+            phases = tuple(phase.name for phase in recipe.phases)
+            log = TrainingLog(folder.train, phases, tracker=tracker, memory=memory, drawn=drawn_metrics(invocation, inputs))
         loop = TrainingLoop(
             engine,
             inputs.loader,
@@ -109,17 +114,15 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             process=process,
             folder=folder.train,
             description=describe_model(recipe, inputs, record),
-            tracker=tracker,
-            memory=memory,
-            drawn=drawn_metrics(invocation, inputs) if process.is_main else None,
+            log=log,
             unlike_plan=partial(unlike_plan, inputs.plan),
         )
         result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
-    if tracker is not None:
+    if tracker is not None and log is not None:
         tracker.close("FINISHED" if result.finished else "KILLED")
         write_run_record(folder.train, with_mlflow_run(record, tracker.run_id))
         if result.finished:
-            finish(stage, inputs.plan, record, result, loop.wall_s(), memory.peak_bytes, parameter_count(engine))
+            finish(stage, inputs.plan, record, result, log.wall_s(), memory.peak_bytes, parameter_count(engine))
         else:
             print(f"pretraining: stopped and saved at step {result.steps:,}; run the same command again to continue.")
     barrier()

@@ -18,6 +18,7 @@ from xlm.training.distributed import Process
 from xlm.training.engine import StepResult
 from xlm.training.loop import TrainingLoop
 from xlm.training.statistics import LossStatistics
+from xlm.training.training_log import TrainingLog
 from xlm.training.weights import ModelDescription
 
 PHASE = {"sequence_length": 8, "sampling": {"kind": "temperature", "alpha": 1}}
@@ -113,8 +114,7 @@ def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=
         process=process or Process(0, 1, 0, 1),
         folder=tmp_path,
         description=about,
-        tracker=tracker,
-        drawn=drawn,
+        log=TrainingLog(tmp_path, ("first", "second"), tracker=tracker, drawn=drawn) if process is None or process.is_main else None,
         unlike_plan=unlike_plan,
     )
 

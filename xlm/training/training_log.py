@@ -1,0 +1,104 @@
+"""What rank 0 tells of training: a record a logged step, in metrics.jsonl, to the tracker, and as a line for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from xlm.mixing.seen import Seen
+from xlm.runs.memory import MemorySampler
+from xlm.tracking.json_lines import JsonLines
+from xlm.tracking.tracker import Tracker
+from xlm.training.statistics import LossStatistics, WindowMeans
+from xlm.training.step_runner import StepDone
+
+METRICS = "metrics.jsonl"
+
+
+class TrainingLog:
+    """The curve of a run; only rank 0 has one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        phases: tuple[str, ...],
+        *,
+        tracker: Tracker | None = None,
+        memory: MemorySampler | None = None,
+        drawn: Callable[[int, Seen], Mapping[str, float]] | None = None,
+    ) -> None:
+        """``phases`` are the names; ``drawn`` makes metrics of what has been seen after so many steps."""
+        self._lines, self._phases = JsonLines(folder / METRICS), phases
+        self._tracker, self._memory, self._drawn = tracker, memory, drawn
+        self.last: dict[str, Any] | None = None  # the last line of metrics.jsonl
+        self._tokens_shown = 0
+        self._window_started = self._started = time.monotonic()
+        self._wall_before_s = 0.0
+
+    def resume(self, step: int, tokens: int, started: float) -> None:
+        """Go on after ``step`` steps and ``tokens``: later lines are cut, what stays is told to the tracker.
+
+        ``started`` is the `time.monotonic` from which this process's share of the wall time counts.
+        """
+        self._started = started
+        # Time spent on steps that a kill took back was spent all the same.
+        records = self._lines.read()
+        self._wall_before_s = float(records[-1]["wall_s"]) if records else 0.0
+        kept = self._lines.cut_after(step)
+        self.last = kept[-1] if kept else None
+        self._tokens_shown = tokens
+        for record in kept:
+            self._track(record)
+        self._window_started = time.monotonic()
+
+    def wall_s(self) -> float:
+        """Return the seconds spent on this run so far, by all its processes one after the other."""
+        return self._wall_before_s + time.monotonic() - self._started
+
+    def leave_out(self, seconds: float) -> None:
+        """Take out of the time that tokens per second count: they are of training, not of saving."""
+        self._window_started += seconds
+
+    def show(self, done: int, step: StepDone, statistics: LossStatistics, skipped_steps: int) -> str:
+        """Record where training is after ``done`` steps, of which ``step`` was the last, and return a note for the progress bar."""
+        means, seen = statistics.take_window(), statistics.seen()
+        tokens = seen.all_tokens
+        now = time.monotonic()
+        speed = (tokens - self._tokens_shown) / max(now - self._window_started, 1e-9)
+        self._tokens_shown, self._window_started = tokens, now
+        record: dict[str, Any] = {
+            "step": done,
+            "phase": self._phases[step.phase],
+            **named_means(means),
+            "learning_rate": step.learning_rate,
+            "gradient_norm": step.result.gradient_norm if step.result.applied else None,
+            "skipped_steps": skipped_steps,
+            "tokens": tokens,
+            "tokens_per_second": round(speed, 1),
+            "wall_s": round(self.wall_s(), 3),
+        }
+        if self._drawn is not None:
+            record.update(self._drawn(done, seen))
+        if self._memory is not None:
+            record["peak_memory_bytes"] = self._memory.peak_bytes
+        self._lines.append(record)
+        self._track(record)
+        self.last = record
+        loss = "no step applied" if means.loss is None else f"loss {means.loss:.3f}"
+        return f"{loss}, {speed:,.0f} tokens/s"
+
+    def _track(self, record: dict[str, Any]) -> None:
+        if self._tracker is not None:
+            metrics = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
+            self._tracker.log(int(record["step"]), metrics)
+
+
+def named_means(means: WindowMeans) -> dict[str, float | None]:
+    """Return means by the names they have in records: ``loss``, ``loss/mlm``, ``accuracy/mlm``, ``loss/mlm/de``."""
+    named: dict[str, float | None] = {"loss": means.loss}
+    named.update({f"loss/{measure}": value for measure, value in means.objectives.items()})
+    named.update({f"accuracy/{measure}": value for measure, value in means.accuracies.items()})
+    named.update({f"loss/{measure}/{language}": value for (measure, language), value in means.languages.items()})
+    return named
