@@ -48,6 +48,7 @@ def main() -> None:
                 variants=recipe.shards.variants,
                 seed=recipe.seed,
                 n_way=recipe.shards.n_way,
+                held_out_share=recipe.shards.held_out_share,
                 backend=backend,
             )
             built = builder.build(requests)
@@ -105,7 +106,7 @@ def index_requests(recipe: Recipe, index: ShardIndex) -> list[PlanRequest]:
 
 def stage_inputs(recipe: Recipe, corpus: str, vocabulary: Vocabulary, requests: list[PlanRequest]) -> dict[str, str]:
     """Return the fingerprints that decide what the shards hold; how they are read and where they go decides nothing."""
-    settings = recipe.shards.model_dump(mode="json", include={"items_per_shard", "variants", "n_way"})
+    settings = recipe.shards.model_dump(mode="json", include={"items_per_shard", "variants", "n_way", "held_out_share"})
     return {
         "corpus": corpus,
         "vocabulary": vocabulary.fingerprint,

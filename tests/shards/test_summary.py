@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from xlm.shards.index import ShardIndex
 from xlm.shards.n_way import NWaySummary
 from xlm.shards.summary import n_way_notes, shards_summary, shards_table
 
@@ -14,13 +15,15 @@ def plan(layout, rows, fill, dropped):
     return SimpleNamespace(layout=layout, length=64, rows=rows, fill=fill, dropped=dropped)
 
 
-INDEX = SimpleNamespace(
+INDEX = ShardIndex(
     vocabulary_fingerprint="voc",
+    variants=2,
     corpora={"sw": entry("sw", "monolingual", 1000, {"empty": 2}), "en_sw": entry("en_sw", "pair", 400, {"empty": 1})},
     plans={
         ("sw", "documents", 64, 0): plan("documents", 15, 0.97, {}),
         ("en_sw", "pairs", 64, 0): plan("pairs", 6, 0.91, {"too long": 3}),
         ("en_sw", "pairs", 64, 1): plan("pairs", 6, 0.93, {"too long": 3}),
+        ("en_sw", "pairs", 64, 2): plan("pairs", 1, 0.5, {}),  # held out
     },
 )
 
@@ -28,6 +31,7 @@ INDEX = SimpleNamespace(
 def test_the_record_sums_corpora_and_plans_and_counts_what_was_dropped():
     found = shards_summary(SimpleNamespace(index=INDEX, n_way=None))
     assert (found["items"], found["tokens"], found["shards"], found["rows"]) == (140, 1400, 4, 27)
+    assert found["held_out_rows"] == 1
     assert found["lowest_fill"] == 0.91
     assert found["dropped"] == {"empty": 3, "too long": 6}
 

@@ -65,6 +65,8 @@ class ShardsSection(StrictModel):
     # Pairs of every two languages that translate the same text, not only with the source language; each
     # variant pairs a text's languages another way.
     n_way: bool = False
+    # Of the documents and pairs, set aside for `training.validation`: no row of training has their text (docs/training.md).
+    held_out_share: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
     # Rows are drawn from this many shards at a time, in random order; null: from the whole corpus. A small
     # number bounds what a machine must hold of shards that lie elsewhere.
     shuffle_window: Annotated[int, Field(ge=1)] | None = None
@@ -130,6 +132,15 @@ class Recipe(StrictModel):
         names = [phase.name for phase in self.phases]
         if len(set(names)) != len(names):
             raise ValueError("two phases have the same name; give each its own")
+        return self
+
+    @model_validator(mode="after")
+    def _there_is_text_to_validate_on(self) -> Recipe:
+        if self.training.validation is not None and not self.shards.held_out_share:
+            raise ValueError(
+                "training.validation needs text that training never reads, and shards.held_out_share is 0; set it to 0.01, say, "
+                "and build the shards again"
+            )
         return self
 
     @model_validator(mode="after")

@@ -39,34 +39,35 @@ def block_plan(
     """Plan the rows of one shard; return them and the items left out, counted by reason.
 
     ``length`` is in positions, special pieces included. ``is_word_start`` [vocabulary] flags the pieces that
-    begin a word. ``chosen`` [items] says which pairs take part in this variant (None: all); the others are
-    not counted as left out.
+    begin a word. ``chosen`` [items] says which items take part (None: all); the others are not counted as left out.
     """
+    taken = np.ones(shard.items, dtype=np.bool_) if chosen is None else chosen
     if layout == "documents":
-        return _documents(shard, length, is_word_start, generator), {}
+        return _documents(shard, length, is_word_start, generator, taken), {}
     if layout == "full_sentences":
-        return _full_sentences(shard, length, is_word_start, generator), {}
+        return _full_sentences(shard, length, is_word_start, generator, taken), {}
     if RULES[layout].kind == "pair":
-        return _pairs(shard, layout, length, generator, chosen)
-    return _sentence_units(shard, layout, length, is_word_start, generator)
+        return _pairs(shard, layout, length, generator, taken)
+    return _sentence_units(shard, layout, length, is_word_start, generator, taken)
 
 
 def _pairs(
-    shard: TokenShard, layout: Layout, length: int, generator: np.random.Generator, chosen: npt.NDArray[np.bool_] | None
+    shard: TokenShard, layout: Layout, length: int, generator: np.random.Generator, taken: npt.NDArray[np.bool_]
 ) -> tuple[RowPlan, dict[str, int]]:
     source, target = (np.diff(offsets) for offsets in shard.offsets)
     both, cost = source + target, RULES[layout].per_unit
     fits = both + cost <= length
-    taken = np.ones(len(both), dtype=bool) if chosen is None else chosen
     kept = generator.permutation(np.flatnonzero(fits & taken))
     row = fill_in_order(both[kept] + cost, length, empty_share=EMPTY_SHARE)
     return _plan(row, kept, np.zeros_like(kept), both[kept]), _counted({TOO_LONG: int((taken & ~fits).sum())})
 
 
-def _documents(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator) -> RowPlan:
+def _documents(
+    shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator, taken: npt.NDArray[np.bool_]
+) -> RowPlan:
     cost = RULES["documents"].per_unit
     lengths = np.diff(shard.offsets[0])
-    order = generator.permutation(len(lengths))
+    order = generator.permutation(np.flatnonzero(taken))
     fits = lengths[order] <= length - cost
     short, long = order[fits], order[~fits]
     row = _fullest(lengths[short] + cost, length)
@@ -92,22 +93,29 @@ def _fullest(costs: Numbers, length: int) -> Numbers:
     return other if other.max(initial=-1) + 1 < rows else row
 
 
-def _full_sentences(shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator) -> RowPlan:
+def _full_sentences(
+    shard: TokenShard, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator, taken: npt.NDArray[np.bool_]
+) -> RowPlan:
     rule = RULES["full_sentences"]
     room = length - rule.per_unit
     runs = Documents(shard, is_word_start, room - rule.per_segment, whole_sentences=True)
     lengths = np.diff(shard.offsets[0])
-    order = generator.permutation(len(lengths))
+    order = generator.permutation(np.flatnonzero(taken))
     filler = Filler(room, rule.per_segment, runs, empty_share=EMPTY_SHARE)
     filler.fill(order, lengths[order])
     return _plan(*filler.columns())
 
 
 def _sentence_units(
-    shard: TokenShard, layout: Layout, length: int, is_word_start: npt.NDArray[np.bool_], generator: np.random.Generator
+    shard: TokenShard,
+    layout: Layout,
+    length: int,
+    is_word_start: npt.NDArray[np.bool_],
+    generator: np.random.Generator,
+    taken: npt.NDArray[np.bool_],
 ) -> tuple[RowPlan, dict[str, int]]:
     cost = RULES[layout].per_unit
-    first, second, alone = sentence_units(shard, is_word_start, length - cost, generator)
+    first, second, alone = sentence_units(shard, is_word_start, length - cost, generator, taken)
     counts = {ONE_SENTENCE: alone}
     if layout == "next_sentence":
         second, counts[KEPT] = exchange(first, second, length - cost, generator)

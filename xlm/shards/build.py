@@ -16,10 +16,11 @@ import numpy as np
 
 from xlm.runs.progress import Progress
 from xlm.shards.backends import Backend, LocalBackend
+from xlm.shards.held_out import HeldOutTexts
 from xlm.shards.index import CorpusEntry, PlanEntry, PlanKey, ShardFile, ShardIndex
 from xlm.shards.layouts import Layout
 from xlm.shards.n_way import NWaySummary, n_way_sources
-from xlm.shards.one_shard import PlanBlock, ShardWork
+from xlm.shards.one_shard import PlanBlock, ShardWork, held_out_plan
 from xlm.shards.partition import MAX_TEXT_BYTES, Partition, ShardTask
 from xlm.shards.piece_counts import save_piece_counts
 from xlm.shards.plan_requests import PlanRequest
@@ -42,7 +43,9 @@ class BuiltShards:
 class ShardBuilder:
     """Writes the shards folder of one corpus folder; ``seed`` keys the row plans.
 
-    ``n_way``: with pair corpora of every two languages that share texts. ``backend`` decides nothing but the time.
+    ``held_out_share`` of the items are set aside for validation (`xlm.shards.held_out`): their rows are a plan's variant
+    ``variants``, one beyond those of training. ``n_way``: with pair corpora of every two languages that share texts.
+    ``backend`` decides nothing but the time.
     """
 
     corpus_folder: Path
@@ -52,6 +55,7 @@ class ShardBuilder:
     variants: int
     seed: int
     n_way: bool = False
+    held_out_share: float = 0.0
     text_bytes_per_shard: int = MAX_TEXT_BYTES
     backend: Backend = _THIS_PROCESS
 
@@ -79,7 +83,8 @@ class ShardBuilder:
         layouts: dict[str, list[tuple[Layout, int]]] = defaultdict(list)
         for request in requests:
             layouts[request.corpus].append((request.layout, request.length))
-        work = partial(ShardWork, self.folder.resolve(), self.vocabulary, dict(layouts), self.variants, self.seed)
+        held_out = HeldOutTexts.of(sources, self.held_out_share) if self.held_out_share else None
+        work = partial(ShardWork, self.folder.resolve(), self.vocabulary, dict(layouts), self.variants, self.seed, held_out)
         piece_counts = np.zeros(self.vocabulary.size, dtype=np.uint64)
         files: dict[int, ShardFile] = {}
         blocks: dict[int, tuple[PlanBlock, ...]] = {}
@@ -100,6 +105,8 @@ class ShardBuilder:
         plans: dict[PlanKey, PlanEntry] = {}
         for source in sources:
             asked = [(layout, length, variant) for layout, length in layouts[source.name] for variant in range(self.variants)]
+            if asked and self.held_out_share:
+                asked.append((*held_out_plan(source.kind, layouts), self.variants))
             of_corpus = [block for number in numbers[source.name] for block in blocks[number]]
             plans.update(_plans(source.name, asked, of_corpus))
         index = ShardIndex(
@@ -108,6 +115,7 @@ class ShardBuilder:
             corpora=corpora,
             plans=plans,
             piece_counts=save_piece_counts(self.folder, piece_counts),
+            held_out_share=self.held_out_share,
         )
         index.save(self.folder)
         return index

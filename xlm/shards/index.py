@@ -101,6 +101,8 @@ class ShardIndex:
     corpora: Mapping[str, CorpusEntry]
     plans: Mapping[PlanKey, PlanEntry]
     piece_counts: PieceCountsFile | None = None
+    # Of the items, set aside for validation: their rows are plans of the variant ``variants``, which training never draws.
+    held_out_share: float = 0.0
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
@@ -129,6 +131,7 @@ class ShardIndex:
                 corpora={name: _corpus_entry(name, entry) for name, entry in data["corpora"].items()},
                 plans={(plan.corpus, plan.layout, plan.length, plan.variant): plan for plan in plans},
                 piece_counts=None if piece_counts is None else PieceCountsFile(**piece_counts),
+                held_out_share=data.get("held_out_share", 0.0),
             )
         except (KeyError, TypeError, AttributeError):
             raise UserError("this index is damaged; delete its folder and build the shards again.", file=path) from None
@@ -141,6 +144,7 @@ class ShardIndex:
             "vocabulary": self.vocabulary_fingerprint,
             "variants": self.variants,
             "piece_counts": None if self.piece_counts is None else asdict(self.piece_counts),
+            "held_out_share": self.held_out_share,
             "corpora": corpora,
             "plans": [asdict(self.plans[key]) for key in sorted(self.plans)],
         }
@@ -153,6 +157,20 @@ class ShardIndex:
                 f"shards.variants is {asked}, but these shards have row plans in {self.variants}; "
                 "build them again with this recipe (pipelines/build_shards.py)."
             )
+
+    def check_held_out(self, asked: float) -> None:
+        """Raise UserError where the recipe asks for another share of held-out text than was set aside."""
+        if asked != self.held_out_share:
+            raise UserError(
+                f"shards.held_out_share is {asked:g}, but of these shards {self.held_out_share:g} is set aside; "
+                "build them again with this recipe (pipelines/build_shards.py)."
+            )
+
+    def held_out(self) -> Iterator[PlanEntry]:
+        """Yield the row plans of what is set aside for validation, by corpus."""
+        for key in sorted(self.plans):
+            if key[3] == self.variants:
+                yield self.plans[key]
 
     def corpus(self, name: str) -> CorpusEntry:
         """Return a corpus's entry; raises UserError with the names there are."""

@@ -7,7 +7,7 @@ vocabulary and the recipe, so shards are the same whoever makes them, where and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ import numpy.typing as npt
 from xlm.seeding import keyed_generator
 from xlm.shards.block_plan import block_plan
 from xlm.shards.encode import DistinctEncoder, Ids
+from xlm.shards.format import Kind
+from xlm.shards.held_out import HELD_OUT, HeldOutItems, HeldOutTexts, held_out_items
 from xlm.shards.index import PlanFile, ShardFile
 from xlm.shards.layouts import Layout
 from xlm.shards.partition import ShardTask
@@ -56,11 +58,17 @@ class ShardWork:
     """Does the tasks of one worker, which keeps its encoder's memory from task to task."""
 
     def __init__(
-        self, folder: Path, vocabulary: Vocabulary, layouts: Mapping[str, Sequence[tuple[Layout, int]]], variants: int, seed: int
+        self,
+        folder: Path,
+        vocabulary: Vocabulary,
+        layouts: Mapping[str, Sequence[tuple[Layout, int]]],
+        variants: int,
+        seed: int,
+        held_out: HeldOutTexts | None = None,
     ) -> None:
         """``layouts`` names the layouts and lengths that rows of each corpus are planned for."""
         self._folder, self._vocabulary, self._layouts = folder, vocabulary, layouts
-        self._variants, self._seed = variants, seed
+        self._variants, self._seed, self._held_out = variants, seed, held_out
         self._encoder = DistinctEncoder(vocabulary)
 
     def __call__(self, task: ShardTask) -> ShardResult:
@@ -73,7 +81,7 @@ class ShardWork:
             vocabulary_fingerprint=self._vocabulary.fingerprint,
             token_dtype=self._vocabulary.token_dtype,
         )
-        kept = self._tokenise(task, writer)
+        kept, split = self._tokenise(task, writer)
         file = writer.write(self._folder, task.number)
         del writer
         shard = TokenShard.open(self._folder / file.path, source.kind, self._vocabulary.fingerprint, self._vocabulary.size)
@@ -81,15 +89,18 @@ class ShardWork:
         return ShardResult(
             file=file,
             dropped={EMPTY: empty} if empty else {},
-            blocks=tuple(self._blocks(task, shard, kept)),
+            blocks=tuple(self._blocks(task, shard, kept, split)),
             piece_counts=count_pieces(shard.tokens, self._vocabulary.size),
         )
 
-    def _tokenise(self, task: ShardTask, writer: ShardWriter) -> npt.NDArray[np.bool_]:
-        """Add the items of a task to the writer; return which [items] had tokens."""
+    def _tokenise(self, task: ShardTask, writer: ShardWriter) -> tuple[npt.NDArray[np.bool_], HeldOutItems | None]:
+        """Add the items of a task to the writer; return which [items] had tokens, and which of those [kept] are held out."""
         kept: list[bool] = []
+        splits: list[HeldOutItems] = []
         for batch in task.source.read(task.first_item, task.items, task.source.columns):
             names, *columns = (column.to_pylist() for column in batch.columns)
+            if self._held_out is not None:
+                splits.append(held_out_items(self._held_out, names, columns if task.source.kind == "pair" else columns[:1]))
             starts: Sequence[Sequence[int] | None] = [None] * len(names)
             if task.source.kind == "monolingual":
                 documents, starts = self._documents(*columns)
@@ -100,7 +111,8 @@ class ShardWork:
                 kept.append(all(map(len, ids)))
                 if kept[-1]:
                     writer.add(name, *ids, sentence_starts=of_item)
-        return np.array(kept, dtype=np.bool_)
+        had_tokens = np.array(kept, dtype=np.bool_)
+        return had_tokens, _joined(splits).take(had_tokens) if splits else None
 
     def _documents(self, texts: list[str], starts: list[list[int] | None]) -> tuple[list[Ids], list[list[int] | None]]:
         """Return the ids of documents, and the tokens at which their sentences begin where those are known."""
@@ -112,28 +124,52 @@ class ShardWork:
         ]
         return [ids for ids, _ in encoded], [found for _, found in encoded]
 
-    def _blocks(self, task: ShardTask, shard: TokenShard, kept: npt.NDArray[np.bool_]) -> Iterator[PlanBlock]:
-        name = task.source.name
+    def _blocks(self, task: ShardTask, shard: TokenShard, kept: npt.NDArray[np.bool_], split: HeldOutItems | None) -> Iterator[PlanBlock]:
         turns = None if task.source.turns is None else read_turns(task.source.turns, task.first_item, task.items)[kept]
-        for layout, length in self._layouts.get(name, ()):
+        everything = np.ones(shard.items, dtype=np.bool_)
+        for layout, length in self._layouts.get(task.source.name, ()):
             for variant in range(self._variants):
-                plan, dropped = block_plan(
-                    shard,
-                    layout,
-                    length,
-                    is_word_start=self._vocabulary.is_word_start,
-                    generator=keyed_generator(self._seed, "row plan", name, layout, length, variant, task.number),
-                    chosen=None if turns is None else takes_part(turns, variant),
-                )
-                path = f"plans/{name}-{layout}-{length}-v{variant}-{task.number:05d}.arrow"
-                facts = plan.write(self._folder / path)
-                yield PlanBlock(
-                    layout=layout,
-                    length=length,
-                    variant=variant,
-                    file=PlanFile(path, plan.rows, facts.size_bytes, facts.sha256),
-                    segments=len(plan.segments),
-                    text_tokens=plan.text_tokens,
-                    used=plan.used(layout),
-                    dropped=dropped,
-                )
+                wanted = everything if turns is None else takes_part(turns, variant)
+                taken = wanted if split is None else wanted & split.trained
+                block = self._block(task, shard, layout, length, variant, taken)
+                left_out = int((wanted & ~taken).sum())
+                yield replace(block, dropped={**block.dropped, HELD_OUT: left_out}) if left_out else block
+        if split is not None and self._layouts.get(task.source.name):
+            layout, length = held_out_plan(task.source.kind, self._layouts)
+            yield self._block(task, shard, layout, length, self._variants, split.validated)
+
+    def _block(
+        self, task: ShardTask, shard: TokenShard, layout: Layout, length: int, variant: int, taken: npt.NDArray[np.bool_]
+    ) -> PlanBlock:
+        name = task.source.name
+        label = "held-out" if variant == self._variants else f"v{variant}"
+        plan, dropped = block_plan(
+            shard,
+            layout,
+            length,
+            is_word_start=self._vocabulary.is_word_start,
+            generator=keyed_generator(self._seed, "row plan", name, layout, length, variant, task.number),
+            chosen=taken,
+        )
+        path = f"plans/{name}-{layout}-{length}-{label}-{task.number:05d}.arrow"
+        facts = plan.write(self._folder / path)
+        return PlanBlock(
+            layout=layout,
+            length=length,
+            variant=variant,
+            file=PlanFile(path, plan.rows, facts.size_bytes, facts.sha256),
+            segments=len(plan.segments),
+            text_tokens=plan.text_tokens,
+            used=plan.used(layout),
+            dropped=dropped,
+        )
+
+
+def held_out_plan(kind: Kind, layouts: Mapping[str, Sequence[tuple[Layout, int]]]) -> tuple[Layout, int]:
+    """Return how held-out items are laid out, whatever training does with the rest: at the longest length of any corpus."""
+    length = max(length for of_corpus in layouts.values() for _, length in of_corpus)
+    return ("documents" if kind == "monolingual" else "pairs"), length
+
+
+def _joined(parts: Sequence[HeldOutItems]) -> HeldOutItems:
+    return HeldOutItems(np.concatenate([part.trained for part in parts]), np.concatenate([part.validated for part in parts]))

@@ -25,17 +25,23 @@ _PENDING = 64
 
 
 def sentence_units(
-    shard: TokenShard, is_word_start: npt.NDArray[np.bool_], capacity: int, generator: np.random.Generator
+    shard: TokenShard,
+    is_word_start: npt.NDArray[np.bool_],
+    capacity: int,
+    generator: np.random.Generator,
+    taken: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[Spans, Spans, int]:
     """Return A and B of every unit, at most ``capacity`` tokens together, and how many documents have no two sentences.
 
-    No sentence of the other documents is left out. One longer than half of ``capacity`` is cut before a word.
+    Of the documents ``taken`` [items] (None: all) no sentence of the others is left out. One longer than half of
+    ``capacity`` is cut before a word.
     """
     offsets = shard.offsets[0]
     lengths = np.diff(offsets)
     sentence_points = shard.sentence_starts()[1]
     sentences = split(Spans(np.arange(shard.items), np.zeros_like(lengths), lengths), offsets, sentence_points)
-    enough = np.bincount(sentences.item, minlength=shard.items) > 1
+    taken = np.ones(shard.items, dtype=np.bool_) if taken is None else taken
+    enough = taken & (np.bincount(sentences.item, minlength=shard.items) > 1)
     words = np.flatnonzero(is_word_start[shard.tokens[0]])
     pieces = cut(sentences.take(enough[sentences.item]), capacity // 2, offsets, words)
     begins_sentence = np.isin(offsets[pieces.item] + pieces.start, sentence_points, assume_unique=True).tolist()
@@ -47,7 +53,7 @@ def sentence_units(
         document = _Document([0, *ends[first:last]], [*begins_sentence[first:last], False], words, base)
         units += [(item, *unit) for unit in document.units(capacity, generator)]
     items, starts, middles, ends_of_b = np.array(units, dtype=np.int64).reshape(-1, 4).T
-    return Spans(items, starts, middles), Spans(items, middles, ends_of_b), int(shard.items - enough.sum())
+    return Spans(items, starts, middles), Spans(items, middles, ends_of_b), int(taken.sum() - enough.sum())
 
 
 @dataclass

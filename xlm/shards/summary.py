@@ -17,6 +17,7 @@ TABLE_CORPORA = 60
 def shards_summary(built: BuiltShards) -> dict[str, object]:
     """Return what the stage's record says."""
     index = built.index
+    trained = [plan for key, plan in index.plans.items() if key[3] < index.variants]
     dropped: Counter[str] = Counter()
     for counts in (*(entry.dropped for entry in index.corpora.values()), *(plan.dropped for plan in index.plans.values())):
         dropped.update(counts)
@@ -26,8 +27,9 @@ def shards_summary(built: BuiltShards) -> dict[str, object]:
         "tokens": sum(entry.tokens for entry in index.corpora.values()),
         "sentences": sum(entry.sentences for entry in index.corpora.values()),
         "shards": sum(len(entry.files) for entry in index.corpora.values()),
-        "rows": sum(plan.rows for plan in index.plans.values()),
-        "lowest_fill": min((plan.fill for plan in index.plans.values() if plan.rows), default=1.0),
+        "rows": sum(plan.rows for plan in trained),
+        "held_out_rows": sum(plan.rows for plan in index.held_out()),
+        "lowest_fill": min((plan.fill for plan in trained if plan.rows), default=1.0),
         "dropped": dict(dropped),
         "n_way": None if built.n_way is None else asdict(built.n_way),
     }
