@@ -357,3 +357,26 @@ def test_an_fp32_table_has_no_second_tensor_of_its_size(monkeypatch):
     large = {pointer for pointer, size in watch.storages if size >= table.nbytes / 2}
     assert large <= {table.data_ptr(), table.grad.data_ptr()}
     assert table.grad.untyped_storage().nbytes() == table.nbytes
+
+
+@pytest.mark.parametrize("factor", [3.0, 1024.0])
+def test_gradients_are_of_the_loss_times_the_factor_it_goes_backward_with(factor, small_or_not):
+    hidden, table, bias, labels, weights, _ = inputs(30, 40, dtype=torch.float64)
+    ours = vocabulary_loss(hidden, table, bias, labels, weights, label_smoothing=0.1, z_loss=0.01, factor=factor)
+    true = plain(hidden, table, bias, labels, weights.double(), 0.1, 0.01)
+    torch.testing.assert_close(ours.total, true)
+    for said in (factor, 7.0):  # as said, and otherwise after all
+        mine = torch.autograd.grad(ours.total * said, (hidden, table, bias), retain_graph=True)
+        torch.testing.assert_close(mine, torch.autograd.grad(true * said, (hidden, table, bias), retain_graph=True))
+
+
+def test_a_loss_scale_keeps_gradients_that_fp16_would_lose():
+    """One of ten thousand predictions: its gradient is below the smallest number of fp16, 6e-8, unless it is scaled first."""
+    hidden, table, _, labels, _, _ = inputs(30, 400, dtype=torch.float16)
+    weights = torch.full((30,), 1e-6)
+    exact = table.detach().float().requires_grad_()
+    true = torch.autograd.grad(plain(hidden.float(), exact, None, labels, weights), exact)[0]
+    scaled = torch.autograd.grad(vocabulary_loss(hidden, table, None, labels, weights, factor=2.0**16).total * 2.0**16, table)[0]
+    torch.testing.assert_close(scaled.float() / 2.0**16, true, rtol=0.02, atol=1e-9)
+    late = torch.autograd.grad(vocabulary_loss(hidden, table, None, labels, weights).total * 2.0**16, table)[0]
+    assert (late == 0).float().mean() > 0.5

@@ -50,8 +50,10 @@ class PretrainingModel(nn.Module):
     """
 
     # Whether a token table that has a gradient from earlier micro-batches gets further ones added in place. It is for
-    # who takes every loss backward once, unscaled, and lets nobody else keep gradients; see `vocabulary_loss`.
+    # who takes every loss backward once, with `loss_factor`, and lets nobody else keep gradients; see `vocabulary_loss`.
     adds_to_gradients = False
+    # What a loss is multiplied by before it goes backward (a loss scale): gradients that are taken early are taken of the product.
+    loss_factor = 1.0
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, language_count: int, *, seed: int | None = 0) -> None:
         super().__init__()
@@ -111,7 +113,7 @@ class PretrainingModel(nn.Module):
         """Return the loss of states [P, width] against ``labels`` [P], each counted ``weights`` [P] times."""
         head = self._language_model_head()
         read = head(states)
-        options = {"label_smoothing": label_smoothing, "z_loss": z_loss}
+        options = {"label_smoothing": label_smoothing, "z_loss": z_loss, "factor": self.loss_factor}
         return vocabulary_loss(read, tables.projection, head.bias, labels, weights, **options, standing=tables.standing)  # type: ignore[arg-type]
 
     def language_model_loss(self, batch: PackedBatch, weights: Tensor) -> VocabularyLoss:

@@ -33,6 +33,7 @@ class Targets:
     weights: Tensor  # [p], of the type that sums are taken in
     label_smoothing: float
     z_loss: float
+    factor: float  # of the gradients
 
 
 class Block:
@@ -127,9 +128,10 @@ class Block:
         if smoothing:
             loss = torch.lerp(loss, log_normaliser - self.logit_sums / pieces, smoothing)
         self.total = (targets.weights * (loss + targets.z_loss * log_normaliser**2)).sum()
-        self.on_softmax = targets.weights * (1 + 2 * targets.z_loss * log_normaliser) / self.normaliser
-        self.on_label = targets.weights * (1 - smoothing)
-        self.on_all = targets.weights * (smoothing / pieces)
+        weights = targets.weights * targets.factor
+        self.on_softmax = weights * (1 + 2 * targets.z_loss * log_normaliser) / self.normaliser
+        self.on_label = weights * (1 - smoothing)
+        self.on_all = weights * (smoothing / pieces)
 
     def _finish(self, d_hidden: Tensor) -> None:
         d_hidden.mul_(self.on_softmax[:, None])

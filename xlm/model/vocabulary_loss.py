@@ -3,7 +3,7 @@
 Between the two visits to the vocabulary, exponentials lie in the memory that the gradient needs anyway (`vocabulary_memory`).
 
 The weight of every prediction is known beforehand, so the gradients are taken with the loss, once, for the
-loss as it will be used; the backward pass only scales them (`vocabulary_visits` says how).
+loss as it will be used (`vocabulary_visits` says how); the backward pass scales them where that turns out otherwise.
 """
 
 from __future__ import annotations
@@ -40,19 +40,22 @@ def vocabulary_loss(
     z_loss: float = 0.0,
     uniforms: Tensor | None = None,
     standing: Tensor | None = None,
+    factor: float = 1.0,
 ) -> VocabularyLoss:
     """Sum weights * (cross-entropy + z_loss * log(Z)^2) of softmax(hidden table^T + bias) against ``labels``.
 
     Takes [P, d], [V, d], [V], [P] and [P]; no gradient reaches ``weights``. Smoothing gives each piece
     label_smoothing / V of the target (Szegedy et al. 2016, as torch has it); the z-loss is PaLM's (Chowdhery et al. 2022).
     ``uniforms`` [P] in [0, 1) draws one piece a prediction by the inverse of the cumulative distribution.
+    ``factor`` is what the loss will be multiplied by on its way to backward, a loss scale for example: gradients are taken of
+    the product, since small ones would be gone from 16 bits before they are multiplied; another factor than said costs a pass.
     With ``standing`` [V, d] in fp32, the gradient of earlier batches, the table's is added to that at once and
-    none comes back, which spares a second [V, d]. It is for who goes backward once with a factor of 1; else RuntimeError.
+    none comes back, which spares a second [V, d]. It is for who goes backward once with that factor; else RuntimeError.
     Labels outside the vocabulary are not looked for.
     """
     device = hidden.device.type
     compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    objective = Objective(labels, weights.detach(), label_smoothing, z_loss, uniforms, compute)
+    objective = Objective(labels, weights.detach(), label_smoothing, z_loss, uniforms, compute, factor)
     # Inside of a function autograd says what would need a gradient, whether or not anybody is recording.
     of_hidden, of_table, of_bias = (
         torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in (hidden, table, bias)
@@ -86,15 +89,16 @@ class _VocabularyLoss(torch.autograd.Function):
         if gradient is None:
             return None, None, None, None, None
         gradients: Gradients | None = ctx.gradients
-        if ctx.needs.standing is not None and (gradients is None or float(gradient) != 1.0):
-            raise RuntimeError("the table's gradient was added to the standing one for a single backward pass with a factor of 1")
+        factor = ctx.objective.factor
+        if ctx.needs.standing is not None and (gradients is None or float(gradient) != factor):
+            raise RuntimeError(f"the table's gradient was added to the standing one for a single backward pass with a factor of {factor:g}")
         if gradients is None:  # A graph that was kept: what the first pass returned belongs to whoever received it.
             hidden, table, bias = ctx.saved_tensors
             gradients = visit_vocabulary(hidden, table, bias, ctx.objective, ctx.needs).gradients
         ctx.gradients = None
         # Looking at the factor would have a GPU wait; a CPU would read and write the whole table for nothing.
-        if gradient.device.type != "cpu" or float(gradient) != 1.0:
+        if gradient.device.type != "cpu" or float(gradient) != factor:
             for tensor in gradients:
                 if tensor is not None:
-                    tensor.mul_(gradient)
+                    tensor.mul_(gradient / factor)
         return *gradients, None, None

@@ -32,6 +32,7 @@ class Objective:
     z_loss: float
     uniforms: Tensor | None  # [P] in [0, 1)
     compute: torch.dtype  # of the matrix products
+    factor: float  # gradients are of this times the loss
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of hidden [P, 
 
 @dataclass(frozen=True)
 class Visited:
-    """Loss and gradients for a factor of 1."""
+    """The loss, and the gradients of the objective's factor times the loss."""
 
     total: Tensor  # scalar
     losses: Tensor  # [P]
@@ -137,7 +138,7 @@ class _Visits:
         lender = self.d_table if rows.start == 0 and self.needs.standing is None else None
         return Block(
             self.hidden[rows],
-            Targets(self.labels[rows], self.weights[rows], self.objective.label_smoothing, self.objective.z_loss),
+            Targets(self.labels[rows], self.weights[rows], self.objective.label_smoothing, self.objective.z_loss, self.objective.factor),
             Vocabulary(self.table, self.bias, chunks, self.objective.compute),
             exponentials(predictions, chunks, lender, self.weights) if self.keeps else None,
         )

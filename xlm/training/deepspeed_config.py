@@ -107,7 +107,7 @@ def recipe_numbers(training: TrainingSection, precision: Precision, *, micro_ste
         "train_batch_size": (micro_steps * world_size, "training.tokens_per_step (in packed batches)"),
         "gradient_clipping": (training.gradient_clipping, "training.gradient_clipping"),
         "bf16.enabled": (precision == "bf16", f"training.precision ({precision})"),
-        "fp16.enabled": (False, f"training.precision ({precision})"),
+        "fp16.enabled": (precision == "fp16", f"training.precision ({precision})"),
         "optimizer.type": ("AdamW", "training.optimizer.kind"),
         "optimizer.params.lr": (optimizer.learning_rate, "training.optimizer.learning_rate"),
         "optimizer.params.betas": (list(optimizer.betas), "training.optimizer.betas"),
@@ -115,7 +115,16 @@ def recipe_numbers(training: TrainingSection, precision: Precision, *, micro_ste
         "optimizer.params.weight_decay": (optimizer.weight_decay, "training.optimizer.weight_decay"),
         "communication_data_type": ("fp32", "the fp32 reduction of every precision"),
     }
-    if precision == "bf16":
+    if precision == "fp16":
+        scale = training.loss_scale
+        numbers |= {
+            "fp16.loss_scale": (0, "training.loss_scale (a dynamic one)"),
+            "fp16.initial_scale_power": (scale.initial_power, "training.loss_scale.initial_power"),
+            "fp16.loss_scale_window": (scale.window, "training.loss_scale.window"),
+            "fp16.min_loss_scale": (scale.minimum, "training.loss_scale.minimum"),
+            "fp16.hysteresis": (1, "training.loss_scale (the first overflow halves it)"),
+        }
+    if precision != "fp32":
         numbers["data_types.grad_accum_dtype"] = ("fp32", "the fp32 accumulation of every precision")
     return numbers
 

@@ -10,25 +10,23 @@ from typing import Literal
 
 import torch
 
-from xlm.errors import NotSupportedYetError, UserError
+from xlm.errors import UserError
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 Requested = Literal["auto", "fp32", "bf16", "fp16"]
 # bfloat16 tensor cores arrived with compute capability 8.0 (A100).
 BF16_CUDA_CAPABILITY = (8, 0)
 # (ZeRO stage, precision) that tests prove. DeepSpeed 0.19 at stage 0 gives bf16 a zero-gradient first
 # step and no fp32 accumulation, so that cell stays empty.
-SUPPORTED: dict[Precision, tuple[int, ...]] = {"fp32": (0, 1, 2, 3), "bf16": (1, 2, 3)}
+SUPPORTED: dict[Precision, tuple[int, ...]] = {"fp32": (0, 1, 2, 3), "bf16": (1, 2, 3), "fp16": (1, 2, 3)}
 
 
 def resolve_precision(requested: Requested, device: torch.device) -> Precision:
     """Return the precision to train in on this device.
 
     ``auto`` is bf16 where the hardware multiplies it (CUDA from 8.0, CPUs with AVX512_BF16 or AMX),
-    else fp32. Raises NotSupportedYetError for fp16.
+    else fp32. It is never fp16, whose range needs a loss scale.
     """
-    if requested == "fp16":
-        raise NotSupportedYetError("precision fp16 (it needs loss scaling)", "set training.precision to auto, bf16 or fp32")
     if requested != "auto":
         return requested
     return "bf16" if _multiplies_bf16(device) else "fp32"

@@ -65,6 +65,7 @@ class ReplacedTokens:
             z_loss=self._training.z_loss,
             uniforms=drawn_by,
             standing=tables.standing,
+            factor=self._model.loss_factor,
         )
         input_ids, replaced = batch.input_ids, torch.zeros_like(batch.input_ids)
         if not asked.ballast and found.samples is not None:
