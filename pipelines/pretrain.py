@@ -7,10 +7,11 @@ On one machine with two processes: ``deepspeed --num_accelerators 2 pipelines/pr
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
 from xlm.runs.stage import Stage
 from xlm.tracking.json_lines import JsonLines
+from xlm.tracking.run_card import run_card
 from xlm.tracking.tracker import Tracker
 from xlm.training.assembly import (
     TrainingInputs,
@@ -42,10 +44,12 @@ from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint
 from xlm.training.distributed import Process, barrier, bound_kernel_cache, join_group, leave_group, one_voice, set_threads, tell_all
 from xlm.training.loop import LoopResult, TrainingLoop
 from xlm.training.run_record import RunRecord, read_run_record, with_mlflow_run, write_run_record
+from xlm.training.stopping import EXIT_CODES, StopRequests
 from xlm.training.summary import peak_memory, summary_lines, training_summary
 from xlm.training.training_log import METRICS, TrainingLog
 
-STOPPED_EXIT_CODE = 143  # 128 + SIGTERM: saved and ready to be started again
+# How long a training that failed waits for MLflow to hear of it.
+FAILED_CLOSE_TIMEOUT_S = 10.0
 
 
 @exits_cleanly
@@ -53,6 +57,7 @@ def main() -> None:
     """Train, or go on training, unless it is done."""
     parser = recipe_parser(__doc__ or "")
     parser.add_argument("--deepspeed_config", type=Path, required=True, metavar="FILE", help="ZeRO settings, JSON (deepspeed_configs/)")
+    parser.add_argument("--parent-run", default=None, metavar="KEY", help="show this run below another in MLflow (set by sweep.py)")
     parser.add_argument("--local_rank", type=int, default=0, help="set by the launcher")
     process = Process.from_environment()
     with one_voice(process):
@@ -70,14 +75,19 @@ def pretrain(invocation: Invocation, process: Process) -> None:
     if is_done(stage, recipe.total_steps):
         if process.is_main:
             print(f"pretraining: already done ({folder.train}).")
+            send_what_mlflow_missed(invocation)
         return
     # A damaged record is found by every rank alike, before any waits for another.
     read_run_record(folder.train)
     # Before the group forms, so that a second command says this and not that its port is taken.
     with only_writer(folder.train, stage.name) if process.is_main else nullcontext():
-        finished = train(invocation, process, inputs, stage)
-    if not finished:
-        sys.exit(STOPPED_EXIT_CODE)
+        join_group(process, recipe.training.process_group_timeout_s)
+        with StopRequests() as requests:
+            result = train(invocation, process, inputs, stage, requests)
+            barrier()
+            leave_group()
+    if not result.finished:
+        sys.exit(EXIT_CODES[result.stopped_by])  # saved and ready to be started again
 
 
 def is_done(stage: Stage, steps: int) -> bool:
@@ -85,10 +95,9 @@ def is_done(stage: Stage, steps: int) -> bool:
     return stage.is_done() and missing_checkpoint(stage.folder, steps) is None
 
 
-def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage) -> bool:
-    """Train from the last checkpoint there is, and return whether the last step was reached."""
+def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage, requests: StopRequests) -> LoopResult:
+    """Train from the last checkpoint there is, to the last step or until asked to stop, and return how it ended; the group must exist."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
-    join_group(process, recipe.training.process_group_timeout_s)
     if process.is_main:
         if stage.is_done():
             reopen_finished(folder.train, recipe.total_steps)
@@ -116,18 +125,19 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             description=describe_model(recipe, inputs, record),
             log=log,
             unlike_plan=partial(unlike_plan, inputs.plan),
+            stop_asked=requests.asked,
         )
-        result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
+        with ended_as_failed(tracker):
+            result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
     if tracker is not None and log is not None:
         tracker.close("FINISHED" if result.finished else "KILLED")
-        write_run_record(folder.train, with_mlflow_run(record, tracker.run_id))
+        write_run_record(folder.train, with_mlflow_run(record, tracker.run_id, complete=tracker.is_complete))
         if result.finished:
             finish(stage, inputs.plan, record, result, log.wall_s(), memory.peak_bytes, parameter_count(engine))
         else:
-            print(f"pretraining: stopped and saved at step {result.steps:,}; run the same command again to continue.")
-    barrier()
-    leave_group()
-    return result.finished
+            asked = signal.Signals(result.stopped_by).name
+            print(f"pretraining: stopped by {asked}, saved at step {result.steps:,}; run the same command again to continue.")
+    return result
 
 
 def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[int, Seen], Mapping[str, float]]:
@@ -145,10 +155,43 @@ def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[i
 
 def start_tracker(invocation: Invocation, record: RunRecord) -> Tracker:
     """Open the run's MLflow run in the background."""
-    parameters = {**record.recipe, "precision": record.precision, "world_size": record.world_size, "inputs": record.inputs}
-    tracker = Tracker(invocation.folder.root, key=record.tracking_key, name=invocation.recipe.name, parameters=parameters)
+    recipe, root = invocation.recipe, invocation.folder.root
+    tracker = Tracker(
+        root,
+        key=record.tracking_key,
+        name=root.resolve().name,
+        parameters={**record.recipe, "precision": record.precision, "world_size": record.world_size, "inputs": record.inputs},
+        parent=invocation.arguments.parent_run,
+        card=partial(
+            run_card, root, recipe=recipe.model_dump(mode="json"), manifest=recipe.corpora.manifest, deepspeed=dict(record.deepspeed)
+        ),
+        lines=JsonLines(invocation.folder.train / METRICS),
+        with_system_metrics=True,
+    )
     tracker.start()
     return tracker
+
+
+@contextmanager
+def ended_as_failed(tracker: Tracker | None) -> Iterator[None]:
+    """Where training fails, let its MLflow run say so; it goes on when training does."""
+    try:
+        yield
+    except BaseException:
+        if tracker is not None:
+            tracker.close("FAILED", timeout_s=FAILED_CLOSE_TIMEOUT_S)
+        raise
+
+
+def send_what_mlflow_missed(invocation: Invocation) -> None:
+    """Of a finished training, send what a server that did not answer at its end still lacks."""
+    record = read_run_record(invocation.folder.train)
+    if record is None or record.mlflow_complete:
+        return
+    tracker = start_tracker(invocation, record)
+    tracker.resume()
+    tracker.close("FINISHED")
+    write_run_record(invocation.folder.train, with_mlflow_run(record, tracker.run_id, complete=tracker.is_complete))
 
 
 def finish(stage: Stage, plan: DataPlan, record: RunRecord, result: LoopResult, wall_s: float, peak_bytes: int, parameters: int) -> None:

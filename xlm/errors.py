@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ _REMEDIES = {
     errno.EACCES: "change its permissions, or use another folder",
     errno.ENOTDIR: "use another path, --run-dir for a run",
     errno.EISDIR: "name a file, not a folder",
+    errno.EFBIG: "raise the limit on the size of a file (ulimit -f), or use another folder",
 }
 
 
@@ -48,6 +50,13 @@ def suggest(found: str, allowed: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
+def refused_by_system(number: int | None, where: Path | str | None) -> str | None:
+    """Say what the system refused by its error ``number`` and how to put it right; None where the user cannot."""
+    if number is None or number not in _REMEDIES:
+        return None
+    return f"{f'{where}: ' if where else ''}{os.strerror(number).lower()}; {_REMEDIES[number]}."
+
+
 def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
     """Decorate a script's ``main``: a `UserError` becomes its sentence on stderr and exit code 2.
 
@@ -63,10 +72,10 @@ def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(USER_ERROR_EXIT_CODE)
         except OSError as error:
-            if error.errno not in _REMEDIES:
+            sentence = refused_by_system(error.errno, error.filename)
+            if sentence is None:
                 raise
-            where = f"{error.filename}: " if error.filename else ""
-            print(f"error: {where}{(error.strerror or str(error)).lower()}; {_REMEDIES[error.errno]}.", file=sys.stderr)
+            print(f"error: {sentence}", file=sys.stderr)
             sys.exit(USER_ERROR_EXIT_CODE)
         except KeyboardInterrupt:
             print("interrupted: run the same command again to continue.", file=sys.stderr)

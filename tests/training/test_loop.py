@@ -1,9 +1,10 @@
 """The loop's bookkeeping with an engine that only counts; real ranks are in tests/integration."""
 
+import itertools
 import json
 import math
-import os
 import signal
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -93,18 +94,34 @@ def unlike(step, seen):
     return None if found == planned else f"{found} rows of tlm, but the plan has {planned}"
 
 
+class KeptStates:
+    """A `Saver` that keeps loop states, and nothing is ever under way."""
+
+    status = 0
+
+    def __init__(self, states, engine, folder, process, section):
+        self.states = states
+
+    def save(self, about, state):
+        self.states[about.step] = dict(state)
+
+    def advance(self, statuses):
+        assert set(statuses) == {0}
+
+    def wait(self):
+        """Nothing to wait for."""
+
+
 @pytest.fixture
 def saved(monkeypatch):
     """Where checkpoints would go: step -> loop state."""
     states = {}
-    monkeypatch.setattr(
-        loop_module, "save_checkpoint", lambda engine, folder, process, about, state, keep: states.update({about.step: dict(state)})
-    )
+    monkeypatch.setattr(loop_module, "Saver", partial(KeptStates, states))
     monkeypatch.setattr(loop_module, "load_checkpoint", lambda engine, checkpoint: states[checkpoint])
     return states
 
 
-def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None, unlike_plan=None):
+def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None, unlike_plan=None, stop_asked=None):
     about = ModelDescription({}, 50, "voc", LANGUAGES, 0, "fp32", "recipe")
     return TrainingLoop(
         engine,
@@ -116,6 +133,7 @@ def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=
         description=about,
         log=TrainingLog(tmp_path, ("first", "second"), tracker=tracker, drawn=drawn) if process is None or process.is_main else None,
         unlike_plan=unlike_plan,
+        stop_asked=stop_asked,
     )
 
 
@@ -124,7 +142,7 @@ def lines(tmp_path):
 
 
 def curve(tmp_path):
-    return [{name: value for name, value in line.items() if name not in ("tokens_per_second", "wall_s")} for line in lines(tmp_path)]
+    return [{name: value for name, value in line.items() if name not in ("tokens_per_second", "wall_s", "time")} for line in lines(tmp_path)]
 
 
 def test_logs_and_saves_at_their_steps_and_at_the_end(tmp_path, saved):
@@ -199,16 +217,24 @@ def test_going_on_gives_the_curve_of_a_run_that_never_stopped(tmp_path, saved):
     assert lines(tmp_path / "killed")[1]["wall_s"] >= wall_s
 
 
-def test_sigterm_saves_at_the_next_step_boundary(tmp_path, saved):
-    result = make_loop(tmp_path, CountingEngine(), Batches({4: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
+def asked_at(step):
+    """Batches during whose building of ``step`` SIGUSR1 arrives, and who hears of it."""
+    asked = []
+    return Batches({step: lambda: asked.append(int(signal.SIGUSR1))}), lambda: asked[-1] if asked else 0
+
+
+def test_asked_to_stop_it_saves_at_the_next_step_boundary(tmp_path, saved):
+    batches, stop_asked = asked_at(4)
+    result = make_loop(tmp_path, CountingEngine(), batches, stop_asked=stop_asked).run(None)
     assert not result.finished
     assert result.steps == 4
+    assert result.stopped_by == signal.SIGUSR1
     assert sorted(saved) == [3, 4]
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_good_checkpoint_is_not_written_over_when_stopped_right_after_it(tmp_path, saved):
-    result = make_loop(tmp_path, CountingEngine(), Batches({3: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
+    batches, stop_asked = asked_at(3)
+    result = make_loop(tmp_path, CountingEngine(), batches, stop_asked=stop_asked).run(None)
     assert result.steps == 3
     assert list(saved) == [3]
 
@@ -253,7 +279,7 @@ def test_the_loader_is_closed_however_the_run_ends(tmp_path, saved):
 
     make_loop(tmp_path, CountingEngine(), Noted()).run(None)
     assert Noted.closed == 1
-    make_loop(tmp_path, CountingEngine(), Noted({4: lambda: os.kill(os.getpid(), signal.SIGTERM)})).run(None)
+    make_loop(tmp_path, CountingEngine(), Noted(), stop_asked=lambda: signal.SIGTERM).run(None)
     assert Noted.closed == 2
 
 
@@ -297,12 +323,16 @@ def test_the_tracker_gets_what_the_lines_say_and_what_it_missed(tmp_path, saved)
         def __init__(self):
             self.told = []
 
-        def log(self, step, metrics):
-            self.told.append((step, metrics["loss"]))
+        def log_line(self, record):
+            self.told.append((record["step"], record["loss"]))
+
+        def resume(self):
+            self.told.append("what the lines have")
 
     first = Listener()
     make_loop(tmp_path, CountingEngine(), tracker=first).run(None)
     assert first.told == [(line["step"], line["loss"]) for line in lines(tmp_path)]
     second = Listener()
     make_loop(tmp_path, CountingEngine(), tracker=second).run(6)
-    assert second.told == first.told
+    assert second.told == ["what the lines have", *first.told[3:]]
+    assert all(earlier["time"] <= later["time"] for earlier, later in itertools.pairwise(lines(tmp_path)))

@@ -38,8 +38,8 @@ class StepBuilder(Protocol):
 def main(descriptor: int, parent: int) -> None:
     """Serve the rank at the other end of the socket ``descriptor``, whose process id is ``parent``."""
     # When to stop is the rank's decision: it may want to save first.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     Thread(target=_end_with, args=(parent,), daemon=True).start()
     with Connection(descriptor) as rank:
         try:

@@ -1,9 +1,8 @@
-"""Checkpoints: complete or invisible, verified before they are trusted.
+"""Checkpoints as they lie on disk: complete or invisible, verified before they are trusted.
 
-Promise 2. All ranks write into ``step-N.partial``; after a barrier rank 0 checks that every file is there,
-flushes it to disk, writes ``complete.json`` with sizes and sha256, and renames the folder in one atomic
-step. DeepSpeed's own `latest` file is not used: it is written before the other ranks are done. A kill at
-any moment leaves a `.partial` folder, which the next save removes, and the checkpoints before it.
+Promise 2. All ranks write into ``step-N.partial``; when all have, rank 0 writes ``complete.json`` with sizes and sha256
+and renames the folder in one atomic step (`saving.py`). A kill at any moment leaves a `.partial` folder, which
+the next start removes, and the checkpoints before it.
 """
 
 from __future__ import annotations
@@ -13,21 +12,17 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from xlm.errors import UserError
 from xlm.runs.fingerprint import file_sha256
-from xlm.runs.permissions import as_other_files
-from xlm.runs.stage import write_json
-from xlm.training.distributed import Process, barrier
 from xlm.training.engine import TrainingEngine
-from xlm.training.weights import LoadedWeights, ModelDescription, load_model_weights, write_model_weights
+from xlm.training.weights import LoadedWeights, load_model_weights
 
-__all__ = ["LoadedWeights", "latest_checkpoint", "load_checkpoint", "load_model_weights", "save_checkpoint"]
+__all__ = ["LoadedWeights", "latest_checkpoint", "load_checkpoint", "load_model_weights"]
 
 FOLDER = "checkpoints"
 COMPLETE = "complete.json"
@@ -36,39 +31,11 @@ PAIRS_STATE = "contrastive.safetensors"  # the same on every rank
 _NAME = re.compile(r"^step-(\d{8})$")
 
 
-def save_checkpoint(
-    engine: TrainingEngine,
-    train_folder: Path,
-    process: Process,
-    description: ModelDescription,
-    loop_state: Mapping[str, Any],
-    keep_last: int,
-) -> Path:
-    """Write the checkpoint of ``description.step``; every rank must call this. Returns its folder.
+class FileRecord(TypedDict):
+    """What ``complete.json`` says of a file."""
 
-    ``loop_state`` is rank 0's JSON beside the weights. Older checkpoints beyond ``keep_last`` are removed
-    only once the new one stands.
-    """
-    final = train_folder / FOLDER / f"step-{description.step:08d}"
-    partial = final.with_name(final.name + ".partial")
-    if process.is_main:
-        _remove_partials(final.parent)
-        partial.mkdir(parents=True)
-    barrier()
-    engine.save(partial)
-    weights = dict(engine.full_weights())
-    if process.is_main:
-        write_model_weights(partial, weights, description)
-        write_json(partial / LOOP_STATE, loop_state)
-        if pairs := engine.objective.pairs.state():
-            save_file({name: tensor.cpu().contiguous() for name, tensor in pairs.items()}, partial / PAIRS_STATE)
-            as_other_files(partial / PAIRS_STATE)
-    barrier()
-    if process.is_main:
-        _complete(partial, final, description.step, _expected_files(engine, process))
-        _retain(final, keep_last)
-    barrier()
-    return final
+    size_bytes: int
+    sha256: str
 
 
 def load_checkpoint(engine: TrainingEngine, checkpoint: Path) -> dict[str, Any]:
@@ -124,7 +91,7 @@ def verify_checkpoint(checkpoint: Path) -> None:
     """Raise a UserError unless every file is there with its size and sha256."""
     record = checkpoint / COMPLETE
     try:
-        files: dict[str, dict[str, Any]] = json.loads(record.read_text(encoding="utf-8"))["files"]
+        files: dict[str, FileRecord] = json.loads(record.read_text(encoding="utf-8"))["files"]
     except (OSError, json.JSONDecodeError, KeyError, TypeError):
         raise UserError("this checkpoint has no readable list of its files.", file=record) from None
     for name, expected in files.items():
@@ -135,58 +102,36 @@ def verify_checkpoint(checkpoint: Path) -> None:
             raise UserError(
                 f"this file of a checkpoint is damaged ({path.stat().st_size:,} bytes instead of {expected['size_bytes']:,}).", file=path
             )
-        if file_sha256(path) != expected["sha256"]:
+        try:
+            found = file_sha256(path)
+        except OSError as error:  # a failing disk
+            raise UserError(f"this file of a checkpoint cannot be read ({(error.strerror or str(error)).lower()}).", file=path) from None
+        if found != expected["sha256"]:
             raise UserError("this file of a checkpoint is damaged (its sha256 is another).", file=path)
 
 
-def _complete(partial: Path, final: Path, step: int, expected: list[str]) -> None:
-    files: dict[str, dict[str, Any]] = {}
-    for path in sorted(path for path in partial.rglob("*") if path.is_file()):
-        _flush_to_disk(path)
-        name = path.relative_to(partial).as_posix()
-        files[name] = {"size_bytes": path.stat().st_size, "sha256": file_sha256(path)}
-    missing = [name for name in expected if not files.get(name, {}).get("size_bytes")]
-    if missing:
-        raise RuntimeError(f"{partial}: '{missing[0]}' was not written; the checkpoint of step {step} is not completed")
-    write_json(partial / COMPLETE, {"step": step, "files": files})
-    _flush_to_disk(partial)
-    if final.exists():
-        shutil.rmtree(final)  # passed over as damaged, or it would have been resumed from
-    partial.rename(final)
-    _flush_to_disk(final.parent)
+def validation_loss(checkpoint: Path) -> float | None:
+    """Return the validation loss that was measured at a checkpoint's step, if one was."""
+    try:
+        found = json.loads((checkpoint / LOOP_STATE).read_text(encoding="utf-8")).get("validation_loss")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return float(found) if isinstance(found, int | float) else None
 
 
-def _expected_files(engine: TrainingEngine, process: Process) -> list[str]:
-    names = ["model.safetensors", "model.json", LOOP_STATE]
-    if engine.objective.pairs.state():
-        names.append(PAIRS_STATE)
-    if engine.stage == 3:
-        names += [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in range(process.world_size)]
-    else:
-        names.append("mp_rank_00_model_states.pt")
-    if engine.stage > 0:
-        prefix = "bf16_" if engine.is_bf16 else ""
-        names += [f"{prefix}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in range(process.world_size)]
-    return names
+def partial_folder(final: Path) -> Path:
+    """Return where a checkpoint is written before it is renamed to ``final``."""
+    return final.with_name(final.name + ".partial")
 
 
-def _retain(written: Path, keep_last: int) -> None:
-    # The one just written is whole and stays. What is newer than it was passed over as damaged.
-    others = [path for path in complete_checkpoints(written.parent.parent) if path != written]
-    older = [path for path in others if path.name < written.name]
-    newer = [path for path in others if path.name > written.name]
-    for path in [*newer, *older[: max(len(older) - (keep_last - 1), 0)]]:
-        doomed = path.with_name(path.name + ".partial")  # out of sight before it is taken apart
-        path.rename(doomed)
-        shutil.rmtree(doomed)
-
-
-def _remove_partials(folder: Path) -> None:
+def remove_partials(folder: Path, *, ignore_errors: bool = False) -> None:
+    """Remove what a kill left of checkpoints that were being written or removed."""
     for path in folder.glob("step-*.partial") if folder.is_dir() else ():
-        shutil.rmtree(path)
+        shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
-def _flush_to_disk(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, through to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,21 +7,20 @@ checkpoint (weights, optimizer, open sums), so the loop holds no state of its ow
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from xlm.config.recipe import Recipe
 from xlm.mixing.seen import Seen
 from xlm.runs.progress import Progress
-from xlm.training.checkpoint import load_checkpoint, save_checkpoint
+from xlm.training.checkpoint import load_checkpoint
 from xlm.training.distributed import Process, tell_all
 from xlm.training.engine import TrainingEngine
+from xlm.training.saving import Saver
 from xlm.training.step_runner import BatchSource, StepDone, StepRunner
 from xlm.training.training_log import TrainingLog
 from xlm.training.weights import ModelDescription
@@ -36,10 +35,11 @@ class LoopResult:
     skipped_steps: int
     seen: Seen
     last: dict[str, Any] | None  # the last line of metrics.jsonl
+    stopped_by: int = 0  # the signal that asked to stop before the last step, on whichever rank
 
 
 class TrainingLoop:
-    """Trains to the recipe's last step, or to the first step boundary after SIGTERM."""
+    """Trains to the recipe's last step, or to the first step boundary after a rank is asked to stop."""
 
     def __init__(
         self,
@@ -53,18 +53,20 @@ class TrainingLoop:
         description: ModelDescription,
         log: TrainingLog | None,
         unlike_plan: Callable[[int, Seen], str | None] | None = None,
+        stop_asked: Callable[[], int] | None = None,
     ) -> None:
         """``phase_at`` gives the index of a step's phase; ``log`` is rank 0's.
 
         ``unlike_plan`` makes of what has been seen after so many steps a sentence where it is not what had to be seen;
-        rank 0 asks it.
+        rank 0 asks it. ``stop_asked`` gives the signal that asks this rank to stop, 0 where none does (`StopRequests`).
         """
         self._engine, self._batches, self._recipe = engine, batches, recipe
-        self._process, self._folder, self._description = process, folder, description
+        self._process, self._description = process, description
         self._log, self._unlike_plan = log, unlike_plan
         self._steps = StepRunner(engine, recipe, phase_at, process)
         self._statistics = engine.objective.statistics
-        self._stop_asked = False
+        self._stop_asked = stop_asked or (lambda: 0)
+        self._saver = Saver(engine, folder, process, recipe.training.checkpoint)
         self._skipped_steps = 0
         self._saved_step = 0
 
@@ -75,19 +77,16 @@ class TrainingLoop:
         """
         start = self._resume(checkpoint, time.monotonic() if started is None else started)
         total = self._recipe.total_steps
-        before = signal.signal(signal.SIGTERM, self._ask_to_stop)
-        try:
-            with self._progress(total - start) as progress, closing(self._batches.iterate(start, total)) as batches:
-                for step in range(start, total):
-                    fetched = self._steps.fetch(step, batches)
-                    context, stop = self._steps.agree(step, fetched, stop_asked=self._stop_asked)
-                    if stop:
-                        self._save(step)
-                        return self._result(step)
-                    taken = self._steps.train(step, fetched.micro_batches, context)
-                    self._after_step(step + 1, taken, progress)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        with self._progress(total - start) as progress, closing(self._batches.iterate(start, total)) as batches:
+            for step in range(start, total):
+                fetched = self._steps.fetch(step, batches)
+                agreed = self._steps.agree(step, fetched, stop_asked=self._stop_asked(), saving=self._saver.status)
+                self._saver.advance(agreed.saving)
+                if agreed.stop_asked:
+                    self._save(step)
+                    return self._result(step, agreed.stop_asked)
+                taken = self._steps.train(step, fetched.micro_batches, agreed.context)
+                self._after_step(step + 1, taken, progress)
         return self._result(total)
 
     def _resume(self, checkpoint: Path | None, started: float) -> int:
@@ -122,17 +121,17 @@ class TrainingLoop:
         self._reduce_and_compare(done)
         state = {"step": done, "statistics": self._statistics.state(), "skipped_steps": self._skipped_steps}
         description = replace(self._description, step=done)
-        keep = self._recipe.training.checkpoint.keep_last
-        save_checkpoint(self._engine, self._folder, self._process, description, state, keep)
+        self._saver.save(description, state)
         self._saved_step = done
         if self._log is not None:
             self._log.leave_out(time.monotonic() - began)
 
-    def _result(self, done: int) -> LoopResult:
+    def _result(self, done: int, stopped_by: int = 0) -> LoopResult:
+        self._saver.wait()
         self._reduce_and_compare(done)
         finished = done >= self._recipe.total_steps
         last = None if self._log is None else self._log.last
-        return LoopResult(done, finished, self._skipped_steps, self._statistics.seen(), last)
+        return LoopResult(done, finished, self._skipped_steps, self._statistics.seen(), last, stopped_by)
 
     def _reduce_and_compare(self, done: int) -> None:
         """Bring the sums to rank 0; raise on every rank where what was seen is not the plan's, so that no checkpoint hides it."""
@@ -144,9 +143,6 @@ class TrainingLoop:
 
     def _progress(self, steps: int) -> Progress | _Silent:
         return Progress("pretraining", total=steps, unit="step") if self._process.is_main else _Silent()
-
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        self._stop_asked = True
 
 
 class _Silent:
