@@ -2,9 +2,10 @@
 
     python benchmarks/compiled.py --width 768 --layers 4 --activation geglu
 
-Compiled are the functions that work number by number or row by row: the activation, its gradient, and residual with
-norm. Their number of tokens is marked as one that changes. Both sides are one model, take turns in this process and
-see the same batches. Nothing is written, so `benchmarks/run.py` does not take this for a benchmark.
+Compiled are the functions that work number by number or row by row: the activation and its gradient, as
+`training.compile` does, and residual with norm. Their number of tokens is marked as one that changes. Both
+sides are one model, take turns in this process and see the same batches. Nothing is written, so
+`benchmarks/run.py` does not take this for a benchmark.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -20,8 +21,7 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
-from torch._dynamo import mark_dynamic
+from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from training import memory
 from training.cases import Case
@@ -29,8 +29,9 @@ from training.models import our_loss, our_model
 from training.text import packed_step
 
 from xlm.config.model import ModelConfig
-from xlm.model import feed_forward
 from xlm.model.block import Block, LayerInput
+from xlm.model.compiled import activation_gradient, for_any_tokens
+from xlm.model.feed_forward import FeedForward, Operations, activated
 
 MIB = 1024 * 1024
 HEADS = {256: 4, 768: 12}
@@ -42,35 +43,21 @@ def normalised_sum(hidden: Tensor, branch: Tensor, weight: Tensor, bias: Tensor,
     return F.layer_norm(hidden + branch, hidden.shape[-1:], weight, bias, epsilon)
 
 
-def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Compile a function of tensors [T, ...] for any number of tokens."""
-    run = torch.compile(function, fullgraph=True)
-
-    def call(*arguments: Any) -> Tensor:  # noqa: ANN401
-        for value in arguments:
-            if isinstance(value, Tensor) and value.dim() == 2:
-                mark_dynamic(value, 0)
-        return run(*arguments)
-
-    return call
-
-
 class CompiledOperations:
     """The model's small operations, compiled once, and a way to put them in their places and take them out again."""
 
-    def __init__(self) -> None:
-        self.activated = compiled(feed_forward._activated)
-        self.gradient = compiled(feed_forward._activation_gradient)
-        self.normalised_sum = compiled(normalised_sum)
+    def __init__(self, model: nn.Module) -> None:
+        self.activations = Operations(for_any_tokens(activated), for_any_tokens(activation_gradient))
+        self.normalised_sum = for_any_tokens(normalised_sum)
+        self.parts = [part for part in model.modules() if isinstance(part, FeedForward)]
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Compute with the compiled functions."""
-        with (
-            patch.object(feed_forward, "_activated", self.activated),
-            patch.object(feed_forward, "_activation_gradient", self.gradient),
-            patch.object(Block, "forward", self._block),
-        ):
+        with ExitStack() as stack:
+            for part in self.parts:
+                stack.enter_context(patch.object(part, "operations", self.activations))
+            stack.enter_context(patch.object(Block, "forward", self._block))
             yield
 
     @property
@@ -143,7 +130,8 @@ def report() -> None:
         options.width, options.layers, HEADS[options.width], "monolingual", "fp32", options.tokens // 256, options.rounds,
         vocabulary=options.vocabulary, step_tokens=options.tokens,
     )  # fmt: skip
-    operations, turns, (batch,) = CompiledOperations(), Turns(case), packed_step(case, 0)
+    turns, (batch,) = Turns(case), packed_step(case, 0)
+    operations = CompiledOperations(turns.model)
     sides: dict[str, Callable[[], Any]] = {"as it is": nullcontext, "compiled": operations.in_place}
     for name, side in sides.items():
         with side():

@@ -19,12 +19,14 @@ class OptimizerSection(StrictModel):
     """Decoupled weight decay; none on norms, biases and embeddings' positions.
 
     ``adamw`` is Loshchilov & Hutter's (2019), ``lamb`` scales each tensor's step to its weights for large batches (You et al.
-    2020), ``muon`` orthogonalises the momentum of hidden matrices (Jordan et al. 2024) and leaves the rest to AdamW.
+    2020), ``muon`` orthogonalises the momentum of hidden matrices (Jordan et al. 2024) and leaves the rest to AdamW; its steps
+    are as long as AdamW's, so that one learning rate serves both.
     """
 
     kind: Literal["adamw", "lamb", "muon"] = "adamw"
     learning_rate: PositiveNumber
     betas: tuple[Momentum, Momentum] = (0.9, 0.98)
+    momentum: Momentum = 0.95  # muon's, of hidden matrices
     epsilon: PositiveNumber = 1e-6
     weight_decay: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.01
     token_embedding_learning_rate_scale: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 1.0
@@ -44,7 +46,10 @@ class ScheduleSection(StrictModel):
 
 
 class BatchWarmupSection(StrictModel):
-    """Smaller steps at the beginning: tokens of a step grow linearly from ``start_tokens`` to tokens_per_step over ``steps``."""
+    """Smaller steps at the beginning: tokens of a step grow linearly from ``start_tokens`` to tokens_per_step over ``steps``.
+
+    Rows come in the same order as without it; there are fewer of them in the same number of steps.
+    """
 
     start_tokens: Count
     steps: Count
@@ -62,7 +67,7 @@ class LossScaleSection(StrictModel):
 
     initial_power: Annotated[int, Field(ge=0, le=32)] = 16  # the scale starts at 2 to this
     window: Count = 1000  # finite steps after which it doubles
-    minimum: PositiveNumber = 1.0
+    minimum: Count = 1  # below it a gradient that is not finite is no longer the scale's fault
 
 
 class ContrastiveSection(StrictModel):
@@ -128,11 +133,22 @@ class TrainingSection(StrictModel):
     z_loss: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0  # times the squared log normaliser (PaLM: 1e-4)
     # Layers keep their inputs alone and are computed a second time in backward: the same numbers, less memory, a third more work.
     activation_checkpointing: bool = False
+    # torch.compile for the activation and its gradient: other rounding, half a minute at the start, gains with GeGLU.
+    compile: bool = False
     checkpoint: CheckpointSection = CheckpointSection()
     validation: ValidationSection | None = None
     loader: LoaderSection = LoaderSection()
     log_every_steps: Count = 10
     process_group_timeout_s: Annotated[int, Field(ge=10)] = 300
+
+    @model_validator(mode="after")
+    def _batches_grow(self) -> TrainingSection:
+        if self.batch_warmup is not None and self.batch_warmup.start_tokens > self.tokens_per_step:
+            raise ValueError(
+                f"batch_warmup.start_tokens {self.batch_warmup.start_tokens} is more than tokens_per_step {self.tokens_per_step}, "
+                "where batches stop growing; lower it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _the_best_is_measured(self) -> TrainingSection:

@@ -7,6 +7,7 @@ those after it, both wider than the layer. The latter are computed again where t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +34,14 @@ def _approximation(config: ModelConfig) -> str:
     return "tanh" if config.activation == "gelu_tanh" else "none"
 
 
+@dataclass(frozen=True)
+class Operations:
+    """What works number by number: the activation of (inner, gated, approximate), and the gradient of inner from that of it."""
+
+    activated: Callable[[Tensor, bool, str], Tensor]
+    gradient: Callable[[Tensor, Tensor, bool, str], Tensor]
+
+
 class FeedForward(nn.Module):
     """Two linear maps with an activation between them.
 
@@ -43,13 +52,14 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = config.activation == "geglu"
         self.approximate = _approximation(config)
+        self.operations = PLAIN
         self.inner = unfilled_linear(config.width, config.feed_forward * (2 if self.gated else 1), bias=config.biases)
         self.output = unfilled_linear(config.feed_forward, config.width, bias=config.biases)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map [T, width] to [T, width]."""
         output: Tensor = _ActivatedLinear.apply(  # type: ignore[no-untyped-call]
-            self.inner(hidden), self.output.weight, self.output.bias, self.gated, self.approximate
+            self.inner(hidden), self.output.weight, self.output.bias, self.gated, self.approximate, self.operations
         )
         return output
 
@@ -58,30 +68,43 @@ class _ActivatedLinear(torch.autograd.Function):
     """A linear map of activated numbers that keeps the numbers before the activation only."""
 
     @staticmethod
-    def forward(ctx: Any, inner: Tensor, weight: Tensor, bias: Tensor | None, gated: bool, approximate: str) -> Tensor:  # noqa: ANN401
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        inner: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        gated: bool,
+        approximate: str,
+        operations: Operations,
+    ) -> Tensor:
         ctx.save_for_backward(inner, weight)
-        ctx.gated, ctx.approximate, ctx.bias_type = gated, approximate, None if bias is None else bias.dtype
-        return F.linear(_activated(inner, gated, approximate), weight, bias)
+        ctx.gated, ctx.approximate, ctx.operations = gated, approximate, operations
+        ctx.bias_type = None if bias is None else bias.dtype
+        return F.linear(operations.activated(inner, gated, approximate), weight, bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:  # noqa: ANN401
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:  # noqa: ANN401
         inner, weight = ctx.saved_tensors
+        gated, approximate, operations = ctx.gated, ctx.approximate, ctx.operations
         with torch.autocast(gradient.device.type, enabled=False):
             d_activated = gradient @ weight.to(gradient.dtype)
-            d_weight = (gradient.t() @ _activated(inner, ctx.gated, ctx.approximate).to(gradient.dtype)).to(weight.dtype)
+            d_weight = (gradient.t() @ operations.activated(inner, gated, approximate).to(gradient.dtype)).to(weight.dtype)
             d_bias = None if ctx.bias_type is None else gradient.sum(0).to(ctx.bias_type)
-            return _activation_gradient(d_activated.to(inner.dtype), inner, ctx.gated, ctx.approximate), d_weight, d_bias, None, None
+            d_inner = operations.gradient(d_activated.to(inner.dtype), inner, gated, approximate)
+            return d_inner, d_weight, d_bias, None, None, None
 
 
-def _activated(inner: Tensor, gated: bool, approximate: str) -> Tensor:
+def activated(inner: Tensor, gated: bool, approximate: str) -> Tensor:
+    """Return the activation of [T, inner width], half as wide where it is gated."""
     if not gated:
         return F.gelu(inner, approximate=approximate)
     values, gate = inner.chunk(2, dim=-1)
     return F.gelu(values, approximate=approximate).mul_(gate)
 
 
-def _activation_gradient(gradient: Tensor, inner: Tensor, gated: bool, approximate: str) -> Tensor:
+def activation_gradient(gradient: Tensor, inner: Tensor, gated: bool, approximate: str) -> Tensor:
+    """Return the gradient of ``inner`` from that of `activated`."""
     if not gated:
         return torch.ops.aten.gelu_backward(gradient, inner, approximate=approximate)  # type: ignore[no-any-return]
     values, gate = inner.chunk(2, dim=-1)
@@ -92,3 +115,6 @@ def _activation_gradient(gradient: Tensor, inner: Tensor, gated: bool, approxima
     torch.mul(gradient, gate, out=d_values)
     torch.ops.aten.gelu_backward.grad_input(d_values, values, approximate=approximate, grad_input=d_values)
     return both
+
+
+PLAIN = Operations(activated, activation_gradient)

@@ -21,6 +21,8 @@ from xlm.batching.loader import BatchLoader
 from xlm.config.recipe import AlignedInitialisation, Recipe
 from xlm.errors import UserError
 from xlm.mixing.data_plan import DataPlan
+from xlm.model.compiled import compile_activations
+from xlm.model.encoder import checkpoint_layers
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.folder import RunFolder
@@ -37,6 +39,7 @@ from xlm.training.precision import Precision, keep_precision, resolve_precision
 from xlm.training.run_record import (
     RunRecord,
     check_same_run,
+    layout_note,
     read_run_record,
     recipe_fingerprint,
     training_recipe,
@@ -115,7 +118,7 @@ def open_run(
     A run that was started in this folder goes on, if it is the same (see `run_record`), and this start joins
     its record; otherwise a new one is recorded.
     """
-    found = tell_all(_started_run(recipe, folder.train, inputs, process) if process.is_main else None)
+    found = tell_all(_started_run(recipe, folder.train, inputs) if process.is_main else None)
     precision: Precision
     if found is None:
         precision = tell_all(resolve_precision(recipe.training.precision, process.device()))
@@ -143,6 +146,9 @@ def open_run(
     )
     if found is not None:
         check_same_run(found, record, folder.train)
+        note = layout_note(found, record)
+        if note is not None and process.is_main:
+            print(note)
     record = with_start(record, found)
     if process.is_main:
         if record.code_changed:
@@ -152,13 +158,13 @@ def open_run(
     return record, config
 
 
-def _started_run(recipe: Recipe, train_folder: Path, inputs: TrainingInputs, process: Process) -> RunRecord | None:
+def _started_run(recipe: Recipe, train_folder: Path, inputs: TrainingInputs) -> RunRecord | None:
     """Return the record of a run that is under way here; one of another kind that never saved anything does not count."""
     found = read_run_record(train_folder)
     if found is None or complete_checkpoints(train_folder):
         return found
-    asked = (training_recipe(recipe), dict(inputs.fingerprints), process.world_size)
-    return found if (dict(found.recipe), dict(found.inputs), found.world_size) == asked else None
+    asked = (training_recipe(recipe), dict(inputs.fingerprints))
+    return found if (dict(found.recipe), dict(found.inputs)) == asked else None
 
 
 def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, Any], process: Process) -> TrainingEngine:
@@ -169,9 +175,13 @@ def build_engine(recipe: Recipe, inputs: TrainingInputs, config: Mapping[str, An
             "use deepspeed_configs/ of stage 1 or 2, or take momentum out."
         )
     model = initial_model(recipe, inputs, say=process.is_main)
+    if recipe.training.compile:
+        compile_activations(model)
+    if recipe.training.activation_checkpointing:
+        checkpoint_layers(model)
     statistics = LossStatistics(tuple(phase.name for phase in recipe.phases), inputs.plan.languages, process.device())
     objective = PretrainingObjective(model, recipe.training, statistics)
-    return TrainingEngine(objective, config, recipe.training.optimizer)
+    return TrainingEngine(objective, config, recipe.training.optimizer, recipe.training.loss_scale)
 
 
 def initial_model(recipe: Recipe, inputs: TrainingInputs, *, say: bool = True) -> PretrainingModel:
