@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import pytest
 
@@ -7,6 +8,7 @@ from xlm.errors import UserError
 from xlm.training.run_record import (
     RunRecord,
     check_same_run,
+    layout_note,
     read_run_record,
     recipe_fingerprint,
     training_recipe,
@@ -42,11 +44,16 @@ def in_windows():
     return Recipe.model_validate({**RECIPE, "shards": {"shuffle_window": 4}})
 
 
+def deepspeed(stage=2, micro_steps=4, world_size=2, **others):
+    batch = {"gradient_accumulation_steps": micro_steps, "train_batch_size": micro_steps * world_size}
+    return {"zero_optimization": {"stage": stage}, "gradient_clipping": 1.0, **batch, **others}
+
+
 def record(of=None, **changes):
     made = RunRecord(
         recipe=training_recipe(of or recipe()),
         recipe_fingerprint=recipe_fingerprint(of or recipe()),
-        deepspeed={"zero_optimization": {"stage": 2}},
+        deepspeed=deepspeed(),
         precision="fp32",
         world_size=2,
         inputs={"shards": "aaa", "vocabulary": "bbb"},
@@ -78,14 +85,39 @@ def test_what_may_change_within_a_run(tmp_path):
         (record(in_windows()), r"shards\.shuffle_window = None, the recipe now says 4"),
         (record(inputs={"shards": "zzz", "vocabulary": "bbb"}), "started with shards aaa, now it is zzz"),
         (record(inputs={"shards": "aaa", "vocabulary": "bbb", "embeddings": "e"}), "embeddings None, now it is e"),
-        (record(world_size=1), "started on 2 ranks, this start has 1; .* not supported yet"),
-        (record(deepspeed={"zero_optimization": {"stage": 1}}), r"DeepSpeed's zero_optimization\.stage = 2, now it is 1"),
+        (record(deepspeed=deepspeed(gradient_clipping=2.0)), r"DeepSpeed's gradient_clipping = 1\.0, now it is 2\.0"),
     ],
 )
 def test_the_first_difference_is_one_sentence(tmp_path, wanted, sentence):
     with pytest.raises(UserError, match=sentence) as caught:
         check_same_run(record(), wanted, tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "note"),
+    [
+        (record(), None),
+        (record(deepspeed=deepspeed(steps_per_print=3)), None),
+        (record(world_size=1, deepspeed=deepspeed(0, 8, 1)), "from 2 ranks at ZeRO stage 2 to 1 rank at ZeRO stage 0"),
+        (record(deepspeed=deepspeed(1)), "from 2 ranks at ZeRO stage 2 to 2 ranks at ZeRO stage 1"),
+        (
+            record(deepspeed=deepspeed(zero_optimization={"stage": 2, "reduce_bucket_size": 7})),
+            r"another DeepSpeed layout \(zero_optimization.reduce_bucket_size\)",
+        ),
+    ],
+)
+def test_ranks_and_stages_may_change_and_it_is_said(tmp_path, wanted, note):
+    check_same_run(record(), wanted, tmp_path)
+    said = layout_note(record(), wanted)
+    assert said is None if note is None else re.search(note, said)
+
+
+def test_ranks_and_stage_of_every_start_are_kept_and_are_no_change_of_code(tmp_path):
+    start(tmp_path)
+    last = start(tmp_path, world_size=1, deepspeed=deepspeed(3))
+    assert [(one["world_size"], one["zero_stage"]) for one in last.starts] == [(2, 2), (1, 3)]
+    assert not last.code_changed
 
 
 def test_a_damaged_record_says_what_to_do(tmp_path):

@@ -85,7 +85,7 @@ def write_rank_state(state: RankState, folder: Path, rank: int, world_size: int)
     path = folder / state_file(rank, world_size)
     places = {name: TensorPlace(NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in state.tensors.items()}
     header = replace(state.header, rank=rank, world_size=world_size)
-    contents = (memoryview(tensor.contiguous().view(torch.uint8).numpy()) for tensor in state.tensors.values())
+    contents = (tensor.view(torch.uint8).numpy().data for tensor in state.tensors.values())
     write_tensor_file(path, places, contents, {"format": "pt", STATE: header.to_json()})
     as_other_files(path)
 
@@ -125,6 +125,7 @@ def _check_same_model(engine: TrainingEngine, stored: StoredState, weights: Tens
 
 def _set_computed_weights(engine: TrainingEngine, weights: TensorFile) -> None:
     """Give the numbers that forward computes with their values, rounded from fp32 as DeepSpeed does after a step."""
+    parameter: Any  # stage 3 gives it attributes
     for name, parameter in engine.objective.model.named_parameters():
         if engine.stage < 3:
             full = _as_tensor(weights.read(name, 0, parameter.numel()), torch.float32)
@@ -161,7 +162,7 @@ def _set_moments(engine: TrainingEngine, flat: Tensor, held: list[Piece], stored
             if moment in stored.parameters[piece.name].moments:
                 piece.of(state[moment]).copy_(_as_tensor(stored.parameters[piece.name].read(moment, piece.start, piece.stop), dtype))
     for key, (kind, value) in _common_scalars(stateful, folder).items():
-        state[key] = value if kind == "number" else torch.tensor(value, dtype=DTYPES[kind], device=_device_of_scalars(optimizer, flat))
+        state[key] = value if kind == "number" else torch.tensor(value, dtype=DTYPES[kind], device=flat.device)  # a fused step counts there
     optimizer.state[flat] = state
     if hasattr(engine.wrapped_optimizer, "_hp_optimizer_states_linked"):
         engine.wrapped_optimizer._hp_optimizer_states_linked = False  # DeepSpeed looks again after the next step
@@ -177,12 +178,6 @@ def _common_scalars(stateful: list[StoredParameter], folder: Path) -> Mapping[st
                 file=folder,
             )
     return first.scalars
-
-
-def _device_of_scalars(optimizer: Any, flat: Tensor) -> torch.device:  # noqa: ANN401
-    # As torch.optim does: a fused step counts on the device.
-    on_device = optimizer.defaults.get("fused") or optimizer.defaults.get("capturable")
-    return flat.device if on_device else torch.device("cpu")
 
 
 def _set_counters(engine: TrainingEngine, stored: StoredState) -> None:

@@ -1,9 +1,9 @@
 """What a training run is made from, and whether a run on disk may go on.
 
-``run.json`` is written before the first step. A start in the same folder with another recipe, other data
-or another number of ranks would silently be a mixture; it is refused with a sentence that names the first
-difference. Strict on purpose: only when to save, when to show, how long to wait, who builds batches ahead and
-how to evaluate may change within a run.
+``run.json`` is written before the first step. A start in the same folder with another recipe or other data
+would silently be a mixture; it is refused with a sentence that names the first difference. Strict on purpose:
+only when to save, when to show, how long to wait, who builds batches ahead, how to evaluate, and how training is
+spread over ranks (their number, ZeRO's stage and sizes) may change within a run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ RECORD = "run.json"
 FREE_TRAINING_KEYS = frozenset(
     {"checkpoint", "validation", "non_finite", "loader", "log_every_steps", "process_group_timeout_s", "precision"}
 )
+# Of DeepSpeed's configuration: how a step is spread over ranks and memory, not what is computed but for rounding.
+LAYOUT_KEYS = frozenset({"zero_optimization", "gradient_accumulation_steps", "train_batch_size", "steps_per_print", "wall_clock_breakdown"})
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,18 @@ class RunRecord:
     code: str
     versions: Mapping[str, str]
     mlflow_run_id: str | None = None
-    starts: tuple[Mapping[str, Any], ...] = ()  # code and versions of every start, oldest first; above are the last one's
+    mlflow_complete: bool = True  # whether it had every metric when a process of this run last ended by itself
+    starts: tuple[Mapping[str, Any], ...] = ()  # code, versions, ranks of every start, oldest first; above are the last one's
 
     @property
     def code_changed(self) -> bool:
         """Whether the code or a library was another at one of the starts than at the first."""
-        return any(start != self.starts[0] for start in self.starts)
+        return any((start["code"], start["versions"]) != (self.starts[0]["code"], self.starts[0]["versions"]) for start in self.starts)
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage of DeepSpeed's configuration."""
+        return int(self.deepspeed.get("zero_optimization", {}).get("stage", 0))
 
 
 def training_recipe(recipe: Recipe) -> dict[str, Any]:
@@ -88,13 +96,18 @@ def with_start(record: RunRecord, found: RunRecord | None) -> RunRecord:
     """Return the record with this start behind those of ``found``, the record on disk."""
     before: tuple[Mapping[str, Any], ...] = ()
     if found is not None:
-        before = tuple(found.starts) or ({"code": found.code, "versions": dict(found.versions)},)
-    return replace(record, starts=(*before, {"code": record.code, "versions": dict(record.versions)}))
+        before = tuple(found.starts) or (_start(found),)
+    return replace(record, starts=(*before, _start(record)))
 
 
-def with_mlflow_run(record: RunRecord, run_id: str | None) -> RunRecord:
-    """Return the record with the id of its MLflow run."""
-    return replace(record, mlflow_run_id=run_id or record.mlflow_run_id)
+def _start(record: RunRecord) -> dict[str, Any]:
+    ranks = {"world_size": record.world_size, "zero_stage": record.zero_stage}
+    return {"code": record.code, "versions": dict(record.versions), **ranks}
+
+
+def with_mlflow_run(record: RunRecord, run_id: str | None, *, complete: bool = True) -> RunRecord:
+    """Return the record with the id of its MLflow run, and whether that has everything."""
+    return replace(record, mlflow_run_id=run_id or record.mlflow_run_id, mlflow_complete=complete)
 
 
 def check_same_run(found: RunRecord, wanted: RunRecord, train_folder: Path) -> None:
@@ -108,16 +121,37 @@ def check_same_run(found: RunRecord, wanted: RunRecord, train_folder: Path) -> N
         before, now = found.inputs.get(name), wanted.inputs.get(name)
         if before != now:
             raise UserError(f"the run in this folder was started with {name} {before}, now it is {now}; {remedy}.", file=train_folder)
-    if found.world_size != wanted.world_size:
-        raise UserError(
-            f"the run in this folder was started on {found.world_size} ranks, this start has {wanted.world_size}; going on with "
-            f"another number of ranks is not supported yet: start {found.world_size}.",
-            file=train_folder,
-        )
-    for name, before, now in _differences(dict(found.deepspeed), dict(wanted.deepspeed)):
+    settings = (_without_layout(found.deepspeed), _without_layout(wanted.deepspeed))
+    for name, before, now in _differences(*settings):
         raise UserError(
             f"the run in this folder was started with DeepSpeed's {name} = {before}, now it is {now}; {remedy}.", file=train_folder
         )
+
+
+def layout_note(found: RunRecord, wanted: RunRecord) -> str | None:
+    """Say for people how this start spreads training otherwise than the last one did; None where it does not."""
+    if found.world_size != wanted.world_size or found.zero_stage != wanted.zero_stage:
+        before, now = (f"{_ranks(record.world_size)} at ZeRO stage {record.zero_stage}" for record in (found, wanted))
+        return f"note: this run goes on from {before} to {now}: the same data, losses the same but for the rounding of their sums."
+    changed = [name for name, _, _ in _differences(_layout(found.deepspeed), _layout(wanted.deepspeed))]
+    if not changed:
+        return None
+    return (
+        f"note: this run goes on with another DeepSpeed layout ({', '.join(changed)}): losses the same but for the rounding of their sums."
+    )
+
+
+def _ranks(number: int) -> str:
+    return f"{number} rank{'' if number == 1 else 's'}"
+
+
+def _layout(deepspeed: Mapping[str, Any]) -> dict[str, Any]:
+    # Numbers of printed lines and of micro-batches change no sum by themselves.
+    return {"zero_optimization": deepspeed.get("zero_optimization", {})}
+
+
+def _without_layout(deepspeed: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in deepspeed.items() if name not in LAYOUT_KEYS}
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 (JSON)
