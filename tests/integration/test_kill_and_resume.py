@@ -20,7 +20,7 @@ from xlm.training.checkpoint import checkpoint_step, latest_checkpoint, load_mod
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-NOT_OF_THE_CURVE = {"tokens_per_second", "wall_s", "peak_memory_bytes"}
+NOT_OF_THE_CURVE = {"tokens_per_second", "wall_s", "time", "peak_memory_bytes"}
 
 
 def command_of(recipe, run, overrides=(), kill=None):

@@ -8,7 +8,10 @@ import time
 
 import pytest
 
-from xlm.tracking.tracker import HTTP_DEFAULTS, Tracker, default_tracking_uri, flatten
+from xlm.tracking.json_lines import JsonLines
+from xlm.tracking.run_card import RunCard
+from xlm.tracking.store import HTTP_DEFAULTS, default_tracking_uri
+from xlm.tracking.tracker import Tracker
 
 
 @pytest.fixture(autouse=True)
@@ -51,17 +54,59 @@ def test_metrics_and_parameters_arrive(store):
     assert history(root, run_id, "loss/mlm/zh-Hans") == [(2, 3.0)]
 
 
-def test_a_resumed_run_is_the_same_run_and_counts_no_step_twice(store):
+def test_a_resumed_run_is_the_same_run_and_gets_what_it_lacks(store):
+    """A kill left gaps on the server, a step beyond the checkpoint, and lines that were never sent."""
     root, run_id = store
-    tracker = Tracker(root / "first", key="first", name="first", parameters={"model": {"width": 9}})
+    lines = JsonLines(root / "metrics.jsonl")
+    for step in (1, 2, 3, 4):
+        lines.append({"step": step, "phase": "p", "time": 1000.0 + step, "again": step / 2, "none": None, "loss": 2.75 - step / 4})
+    tracker = Tracker(root / "first", key="first", name="first", parameters={"model": {"width": 9, "new": 1}}, lines=lines)
     tracker.start()
-    for step in (1, 2, 3):
-        tracker.log(step, {"again": step / 2})
+    tracker.resume()
+    again = {"step": 5, "time": 2000.0, "again": 2.5, "loss": 1.5}
+    lines.append(again)
+    tracker.log_line(again)
     tracker.close()
     assert tracker.run_id == run_id
-    assert history(root, run_id, "again") == [(3, 1.5)]
+    assert tracker.is_complete
+    assert history(root, run_id, "loss") == [(1, 2.5), (2, 2.25), (3, 2.0), (4, 1.75), (5, 1.5)]
+    # Steps 1 and 2 are there already, so nothing of these lines is sent again.
+    assert history(root, run_id, "again") == [(3, 1.5), (4, 2.0), (5, 2.5)]
     assert client(root).get_run(run_id).info.status == "FINISHED"
-    assert client(root).get_run(run_id).data.params["model.width"] == "8"
+    parameters = client(root).get_run(run_id).data.params
+    assert (parameters["model.width"], parameters["model.new"]) == ("8", "1")
+
+
+def test_a_card_is_attached_once(store):
+    root, run_id = store
+    cards = []
+
+    def card():
+        cards.append(RunCard({"recipe.yaml": "seed: 1\n", "stages/corpus/stage.json": "{}"}, {"git.dirty": "false"}))
+        return cards[-1]
+
+    for _ in range(2):
+        tracker = Tracker(root / "first", key="first", name="first", card=card)
+        tracker.start()
+        tracker.close()
+    assert len(cards) == 1
+    assert {artifact.path for artifact in client(root).list_artifacts(run_id)} >= {"recipe.yaml", "stages"}
+    assert client(root).get_run(run_id).data.tags["git.dirty"] == "false"
+
+
+def test_the_machine_is_watched_at_the_step_of_training(store, monkeypatch):
+    root, _ = store
+    monkeypatch.setattr("xlm.tracking.tracker.SYSTEM_INTERVAL_S", 0.1)
+    tracker = Tracker(root / "watched", key="watched", name="watched", with_system_metrics=True)
+    tracker.start()
+    tracker.log(7, {"loss": 1.0})
+    tracker.flush()
+    time.sleep(0.5)
+    tracker.close()
+    memory = history(root, tracker.run_id, "system/system_memory_usage_percentage")
+    assert memory
+    assert all(0 < value < 100 for _, value in memory)
+    assert memory[-1][0] == 7
 
 
 def test_figures_are_attached_without_training(store, tmp_path):
@@ -79,7 +124,7 @@ def test_more_metrics_than_a_call_takes(store):
     for step in range(3):
         tracker.log(step, {f"metric {number}": float(number) for number in range(600)})
     tracker.close()
-    assert len(client(root).get_run(tracker.run_id).data.metrics) == 601
+    assert len(client(root).get_run(tracker.run_id).data.metrics) == 600
 
 
 def test_a_store_that_does_not_answer_is_a_warning_once(tmp_path, monkeypatch, capsys):
@@ -193,7 +238,7 @@ def test_a_server_that_dies_midway_is_one_warning_and_no_wait(tmp_path, monkeypa
     tracker.log(1, {"loss": 1.0})
     tracker.flush()
     assert tracker.run_id == "r1"
-    assert [metric["key"] for call, sent in server.calls if call == "runs/log-batch" for metric in sent["metrics"]] == ["loss", "step"]
+    assert [metric["key"] for call, sent in server.calls if call == "runs/log-batch" for metric in sent.get("metrics", [])] == ["loss"]
     assert capfd.readouterr().err == ""
     server.die()
     began = time.monotonic()
@@ -220,7 +265,7 @@ def test_the_end_does_not_wait_for_a_call_that_hangs_on_a_dead_server(tmp_path, 
         raise TimeoutError("timed out")
 
     tracker = Tracker(tmp_path / "run", key="k", name="n")
-    monkeypatch.setattr(tracker, "_open", open_run)
+    tracker._open_run = open_run
     tracker.start()
     wait_for(lambda: tracker._failing)
     began = time.monotonic()
@@ -234,7 +279,7 @@ def test_the_end_is_never_a_silent_wait(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("xlm.tracking.tracker.CLOSE_TIMEOUT_S", 0.3)
     released = threading.Event()
     tracker = Tracker(tmp_path / "run", key="k", name="n")
-    monkeypatch.setattr(tracker, "_open", lambda: released.wait(30))
+    tracker._open_run = lambda: released.wait(30)
     tracker.start()
     tracker.close()
     released.set()
@@ -257,14 +302,14 @@ def test_what_could_not_be_written_is_written_when_the_store_is_back(store, monk
     tracker = Tracker(root / "back", key="back", name="back")
     tracker.start()
     tracker.flush()
-    plain, failures = tracker._client.log_batch, [sqlite3.OperationalError("database is locked")]
+    plain, failures = tracker._run.send, [sqlite3.OperationalError("database is locked")]
 
     def failing(*arguments, **named):
         if failures:
             raise failures.pop()
         return plain(*arguments, **named)
 
-    monkeypatch.setattr(tracker._client, "log_batch", failing)
+    monkeypatch.setattr(tracker._run, "send", failing)
     tracker.log(1, {"loss": 7.0})
     tracker.flush()
     tracker.log(2, {"loss": 6.0})
@@ -283,7 +328,7 @@ def test_a_kill_while_the_store_is_made_leaves_none_behind(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr("os.link", killed)
         with pytest.raises(Killed):
-            tracker._open()
+            tracker._open_run()
     assert not (tmp_path / "mlflow.db").exists()
     (left,) = tmp_path.glob(".mlflow.db.*.partial")
     left.rename(left.with_name(".mlflow.db.999999999-0.partial"))
@@ -292,34 +337,3 @@ def test_a_kill_while_the_store_is_made_leaves_none_behind(tmp_path, monkeypatch
     tracker.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db"]
     assert history(tmp_path, tracker.run_id, "loss") == [(1, 2.0)]
-
-
-def test_the_ui_command_names_the_store(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert (
-        Tracker(tmp_path / "runs" / "quickstart", key="", name="")
-        .ui_command()
-        .endswith("mlflow ui --backend-store-uri sqlite:///runs/mlflow.db")
-    )
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
-    assert default_tracking_uri(tmp_path) == "http://127.0.0.1:5000"
-
-
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("http://127.0.0.1:5000", "http://127.0.0.1:5000"),
-        ("https://someone:secret@mlflow.example/a", "https://mlflow.example/a"),
-        ("http://[no address", "http://[no address"),
-    ],
-)
-def test_a_server_is_shown_as_its_address(tmp_path, monkeypatch, capsys, uri, shown):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    tracker = Tracker(tmp_path / "run", key="", name="")
-    assert tracker.ui_command() == shown
-    tracker._warn(f"API request to {uri}/api failed")
-    assert capsys.readouterr().err.startswith(f"warning: MLflow at {shown} does not answer (API request to {shown}/api failed); ")
-
-
-def test_flatten_names_nested_values():
-    assert flatten({"a": {"b": [1, {"c": 2}]}, "d": None}) == {"a.b.0": 1, "a.b.1.c": 2, "d": None}

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+# Of a record, what says when it was made and is no metric.
+STEP, TIME = "step", "time"
 
 
 class JsonLines:
@@ -25,23 +28,28 @@ class JsonLines:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
 
-    def read(self) -> list[dict[str, Any]]:
-        """Return the records in order; a line torn by a kill, and what follows it, is left out."""
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the records in order, holding one at a time; a line torn by a kill, and what follows it, is left out."""
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            stream = self.path.open("rb")
         except FileNotFoundError:
-            return []
-        records: list[dict[str, Any]] = []
-        for line in lines[:-1]:  # what follows the last line end is empty, or torn
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                break
-        return records
+            return
+        with stream:
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    return
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all records in order."""
+        return list(self)
 
     def cut_after(self, step: int) -> list[dict[str, Any]]:
         """Drop records of later steps, atomically, and return the ones that stay."""
-        kept = [record for record in self.read() if int(record["step"]) <= step]
+        kept = [record for record in self.read() if int(record[STEP]) <= step]
         if self.path.exists():
             partial = self.path.with_name(f".{self.path.name}.partial")
             with partial.open("w", encoding="utf-8") as stream:
@@ -51,3 +59,12 @@ class JsonLines:
                 os.fsync(stream.fileno())
             partial.replace(self.path)
         return kept
+
+
+def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a record by name, in its order."""
+    return {
+        name: float(value)
+        for name, value in record.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and name not in (STEP, TIME)
+    }

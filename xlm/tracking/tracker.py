@@ -2,74 +2,99 @@
 
 Promise 9. Training hands over numbers and goes on; a thread opens the store (several seconds), writes in
 batches (a synchronous metric costs about 10 ms), and when the store fails keeps what it has and tries
-again; the end waits only a few seconds for a server that was found dead. A training run is one MLflow run
-across resumes: it is found by a tag that ``run.json`` holds from the start, so a kill between creating the
-run and noting its id makes no second one. Import of mlflow is left to the thread.
+again; the end waits only a few seconds for a server that was found dead. What it has then still not taken is
+said, and sent when the same command is run again: metrics.jsonl has it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import queue
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import psutil
+from xlm.tracking.delivery import Delivery, Entry, entries_of, entries_of_record
+from xlm.tracking.json_lines import JsonLines
+from xlm.tracking.mlflow_run import MlflowRun
+from xlm.tracking.run_card import RunCard
+from xlm.tracking.store import (
+    HTTP_DEFAULTS,
+    LONGEST_TIMEOUT_S,
+    SQLITE,
+    TIMEOUT_VARIABLE,
+    default_tracking_uri,
+    ui_command,
+    without_credentials,
+)
+from xlm.tracking.system_metrics import INTERVAL_S as SYSTEM_INTERVAL_S
+from xlm.tracking.system_metrics import SystemMetrics
 
-SQLITE = "sqlite:///"
-TAG = "xlm.training_run"
-EXPERIMENT = "xlm"
 FLUSH_INTERVAL_S = 15.0
-# MLflow's limit for one log_batch call is 1,000 metrics and 100 parameters.
-METRICS_A_CALL = 1000
-PARAMETERS_A_CALL = 100
-PARAMETER_CHARACTERS = 6000
-KEPT_METRICS = 200_000
 CLOSE_TIMEOUT_S = 60.0
-# How long the end of a run waits for a server whose last call failed.
+# How long the end of a run waits for a server whose last call failed, and after which pause it is asked once more.
 FAILING_CLOSE_TIMEOUT_S = 5.0
-# MLflow's own defaults keep trying one call for minutes, in which nobody hears that the server is dead; here the
-# buffer is what tries again. A value that the user set stays.
-HTTP_DEFAULTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-
-_Metric = tuple[str, float, int, int]  # name, value, time in ms, step
+CLOSE_RETRY_S = 0.5
 
 
-def default_tracking_uri(run_root: Path) -> str:
-    """Return $MLFLOW_TRACKING_URI, else a sqlite store beside the run folders (``runs/mlflow.db``)."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{run_root.resolve().parent / 'mlflow.db'}"
+class _Note(Enum):
+    """What the thread is told beside numbers."""
+
+    RESUMED = auto()
+    CLOSED = auto()
+
+
+_Item = list[Entry] | threading.Event | _Note
 
 
 class Tracker:
     """One MLflow run, named by ``key`` (kept in ``run.json``) and shown as ``name``."""
 
-    def __init__(self, run_root: Path, *, key: str, name: str, parameters: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        run_root: Path,
+        *,
+        key: str,
+        name: str,
+        parameters: Mapping[str, Any] | None = None,
+        parent: str | None = None,
+        card: Callable[[], RunCard] | None = None,
+        lines: JsonLines | None = None,
+        with_system_metrics: bool = False,
+    ) -> None:
+        """``parent`` is the key of a run that this one is shown below, ``lines`` the file whose records are logged."""
         self.uri = default_tracking_uri(run_root)
-        self._run_root = run_root
-        self._key, self._name = key, name
-        self._parameters = dict(parameters or {})
-        self._run_id: str | None = None
-        self._client: Any = None
-        self._warned = False
+        self._open_run: Callable[[], MlflowRun] = partial(MlflowRun, self.uri, key, name, parameters, parent)
+        self._card = card
+        self._run: MlflowRun | None = None
+        self._delivery = Delivery(lines)
+        self._samples: SystemMetrics | None = None
+        self._with_system_metrics = with_system_metrics
+        self._disk = str(run_root)
+        self._step = 0
+        self._warned = self._recovered = False
         self._failing = False  # the last call failed
+        self._own_timeout = TIMEOUT_VARIABLE not in os.environ
         self._status = "FINISHED"
-        self._logged_step = -1
-        self._buffer: list[_Metric] = []
-        self._queue: queue.SimpleQueue[list[_Metric] | threading.Event | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self.cpu_s = 0.0  # what the thread has taken from training at most: the time in which it may have held the interpreter
 
     @property
     def run_id(self) -> str | None:
         """The id of the MLflow run, None until the store has answered."""
-        return self._run_id
+        return None if self._run is None else self._run.run_id
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the store has everything that was logged and can still arrive."""
+        return self._run is not None and self._delivery.is_complete and self._queue.empty()
 
     def start(self) -> None:
         """Open the run in the background."""
@@ -78,8 +103,15 @@ class Tracker:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Hand over the metrics of a step; returns at once."""
-        now_ms = int(time.time() * 1000)
-        self._queue.put([(name, float(value), now_ms, step) for name, value in {**metrics, "step": step}.items()])
+        self._queue.put(list(entries_of(step, int(time.time() * 1000), metrics, in_file=False)))
+
+    def log_line(self, record: Mapping[str, Any]) -> None:
+        """Hand over a record that has just been written to ``lines``; returns at once."""
+        self._queue.put(list(entries_of_record(record)))
+
+    def resume(self) -> None:
+        """Say that ``lines`` has records of earlier processes: what the store lacks of them is sent, what it has is not sent again."""
+        self._queue.put(_Note.RESUMED)
 
     def flush(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Ask for everything handed over so far to be written, and wait for it at most ``timeout_s``."""
@@ -88,37 +120,28 @@ class Tracker:
             self._queue.put(done)
             self._wait(done.is_set, done.wait, timeout_s)
 
-    def close(self, status: str = "FINISHED") -> None:
+    def close(self, status: str = "FINISHED", timeout_s: float | None = None) -> None:
         """Write what is left and end the run as FINISHED, FAILED or KILLED; waits at most a minute, for a dead server seconds."""
         if self._thread is None:
             return
         self._status = status
-        self._queue.put(None)
+        self._queue.put(_Note.CLOSED)
         thread, self._thread = self._thread, None
-        if not self._wait(lambda: not thread.is_alive(), thread.join, CLOSE_TIMEOUT_S):
+        if not self._wait(lambda: not thread.is_alive(), thread.join, CLOSE_TIMEOUT_S if timeout_s is None else timeout_s):
             self._warn("no answer in time")
+        if self._delivery.dropped:
+            self._say(f"warning: {self._delivery.dropped:,} metrics did not reach MLflow at {self.uri}; metrics.jsonl has every loss.")
 
     def log_figures(self, paths: Iterable[Path]) -> None:
         """Attach files to the run under ``figures/``; opens the run when it is not open."""
         if self._thread is not None and self._server_is_dead():
             return  # the thread has said so, and is the one that keeps trying
         with self._never_in_the_way():
-            self._open()
-            for path in paths:
-                self._client.log_artifact(self._run_id, str(path), "figures")
+            self._opened().log_files(paths, "figures")
 
     def ui_command(self) -> str:
         """Return the command that opens the MLflow UI on this store; a server has its UI at its own address."""
-        if self.uri.startswith(("http://", "https://")):
-            return self.uri.replace(_credentials(self.uri), "", 1)
-        program = Path(sys.executable).with_name("mlflow")
-        shown = str(program) if program.exists() else "mlflow"
-        store = self.uri
-        with contextlib.suppress(ValueError):
-            shown = str(Path(shown).relative_to(Path.cwd()))
-        with contextlib.suppress(ValueError):
-            store = SQLITE + str(Path(self.uri.removeprefix(SQLITE)).relative_to(Path.cwd()))
-        return f"{shown} ui --backend-store-uri {store}"
+        return ui_command(self.uri)
 
     def _server_is_dead(self) -> bool:
         # A file never is: a locked database comes back, and waiting for it is what keeps its last numbers.
@@ -136,141 +159,117 @@ class Tracker:
         return True
 
     def _work(self) -> None:
-        self._write([])
-        flushed = time.monotonic()
+        self._attempt()
+        now = time.monotonic()
+        flush_at, sample_at = now + FLUSH_INTERVAL_S, now
         while True:
-            try:
-                item = self._queue.get(timeout=FLUSH_INTERVAL_S)
-            except queue.Empty:
-                item = []
+            if self._with_system_metrics and time.monotonic() >= sample_at:
+                sample_at = time.monotonic() + SYSTEM_INTERVAL_S
+                self._sample()
+            item: _Item = []
+            wake_at = min(flush_at, sample_at) if self._with_system_metrics else flush_at
+            with contextlib.suppress(queue.Empty):
+                item = self._queue.get(timeout=max(wake_at - time.monotonic(), 0.0))
             if isinstance(item, list):
-                self._buffer.extend(item)
-            if not isinstance(item, list) or time.monotonic() - flushed >= FLUSH_INTERVAL_S:
-                self._buffer = self._write(self._buffer)
-                flushed = time.monotonic()
+                self._take(item)
+            if item is _Note.RESUMED:
+                self._delivery.resume()
+            if not isinstance(item, list) or time.monotonic() >= flush_at:
+                self._attempt()
+                flush_at = time.monotonic() + FLUSH_INTERVAL_S
             if isinstance(item, threading.Event):
                 item.set()
-            if item is None:
-                if self._client is not None:
-                    with self._never_in_the_way():
-                        self._client.set_terminated(self._run_id, self._status)
+            if item is _Note.CLOSED:
+                self._end()
                 return
 
-    def _write(self, metrics: list[_Metric]) -> list[_Metric]:
-        """Write metrics and return what could not be written."""
+    def _take(self, entries: list[Entry]) -> None:
+        self._delivery.add(entries)
+        if entries:
+            self._step = entries[-1].step
+
+    def _sample(self) -> None:
+        """Add what the machine is doing, at the step that was logged last."""
+        with contextlib.suppress(Exception):  # a machine that does not say stops nothing
+            if self._samples is None:
+                self._samples = SystemMetrics(self._disk)
+                return  # rates need a first look
+            found = self._samples.sample()
+            self._delivery.add(entries_of(self._step, int(time.time() * 1000), found, in_file=False))
+
+    def _attempt(self) -> bool:
+        """Write everything, and return whether the store took it."""
+        done = False
         with self._never_in_the_way():
-            self._open()
-            from mlflow.entities import Metric
+            run = self._opened()
+            self._delivery.deliver(run)
+            if self._card is not None and not run.has_card:
+                run.log_card(self._card())
+            done = True
+            self._failing = False
+        if done and self._warned and not self._recovered:
+            self._recovered = True
+            self._say(f"MLflow at {self.uri} answers; it has every metric up to step {self._step:,} now.")
+        self.cpu_s = time.thread_time()
+        return done
 
-            # A resumed run goes through some steps again; the store has them already.
-            metrics = [metric for metric in metrics if metric[3] > self._logged_step]
-            while metrics:
-                call = metrics[:METRICS_A_CALL]
-                self._client.log_batch(self._run_id, metrics=[Metric(*metric) for metric in call])
-                self._failing = False
-                metrics = metrics[METRICS_A_CALL:]
-        return metrics[-KEPT_METRICS:]
+    def _end(self) -> None:
+        """End the run in the store, asking again as long as anybody may still wait for it."""
+        began = time.monotonic()
+        while time.monotonic() - began < FAILING_CLOSE_TIMEOUT_S:
+            if self._attempt():
+                with self._never_in_the_way():
+                    self._opened().end(self._status)
+                    return
+            time.sleep(CLOSE_RETRY_S)
 
-    def _open(self) -> None:
-        if self._client is not None:
-            return
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-        for name, value in HTTP_DEFAULTS.items():
-            os.environ.setdefault(name, value)
-        from mlflow.tracking import MlflowClient
-
-        logging.getLogger("alembic").setLevel(logging.WARNING)
-        _make_sqlite_store(self.uri)
-        client = MlflowClient(tracking_uri=self.uri)
-        experiment = client.get_experiment_by_name(EXPERIMENT)
-        if experiment is None:
-            artifacts = (self._run_root.resolve().parent / "mlartifacts").as_uri() if self.uri.startswith(SQLITE) else None
-            experiment_id = client.create_experiment(EXPERIMENT, artifact_location=artifacts)
-        else:
-            experiment_id = experiment.experiment_id
-        runs = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{self._key}'", max_results=1)
-        if runs:
-            self._run_id = runs[0].info.run_id
-            self._logged_step = int(runs[0].data.metrics.get("step", -1))
-            has_parameters = bool(runs[0].data.params)
-            client.update_run(self._run_id, status="RUNNING")
-        else:
-            has_parameters = False
-            self._run_id = client.create_run(experiment_id, run_name=self._name, tags={TAG: self._key}).info.run_id
-        if not has_parameters:
-            self._log_parameters(client)
-        self._client = client
-        self._failing = False
-
-    def _log_parameters(self, client: Any) -> None:  # noqa: ANN401 (mlflow has no types)
-        from mlflow.entities import Param
-
-        flat = [Param(name, str(value)[:PARAMETER_CHARACTERS]) for name, value in flatten(self._parameters).items()]
-        for start in range(0, len(flat), PARAMETERS_A_CALL):
-            client.log_batch(self._run_id, params=flat[start : start + PARAMETERS_A_CALL])
+    def _opened(self) -> MlflowRun:
+        if self._run is None:
+            self._run = self._open_run()
+        return self._run
 
     @contextlib.contextmanager
-    def _never_in_the_way(self) -> Any:  # noqa: ANN401
+    def _never_in_the_way(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # noqa: BLE001 (promise 9: no failure of the store stops training)
             self._failing = True
+            if self._own_timeout and _is_timeout(error):
+                self._give_more_time()
             self._warn(_reason(error))
+
+    def _give_more_time(self) -> None:
+        """Wait longer for the next answer: a server that is slow, and not dead, must get its numbers too."""
+        timeout_s = int(os.environ.get(TIMEOUT_VARIABLE) or HTTP_DEFAULTS[TIMEOUT_VARIABLE])
+        os.environ[TIMEOUT_VARIABLE] = str(min(2 * timeout_s, LONGEST_TIMEOUT_S))
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
             self._warned = True
-            line = f"warning: MLflow at {self.uri} does not answer ({reason}); training goes on, metrics.jsonl has every number."
-            print(line.replace(_credentials(self.uri), ""), file=sys.stderr)
+            self._say(f"warning: MLflow at {self.uri} does not answer ({reason}); training goes on, metrics.jsonl has every number.")
+
+    def _say(self, line: str) -> None:
+        print(without_credentials(line, self.uri), file=sys.stderr)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an error and what caused it, the innermost last."""
+    chain = [error]
+    for _ in range(20):  # a chain of causes may be a circle
+        inner = chain[-1].__cause__ or chain[-1].__context__
+        if inner is None:
+            break
+        chain.append(inner)
+    return chain
+
+
+def _is_timeout(error: BaseException) -> bool:
+    return any(isinstance(one, TimeoutError) or "timed out" in str(one) for one in _chain(error))
 
 
 def _reason(error: BaseException) -> str:
     """Say what went wrong, in one line: the system's own words where a chain of libraries wraps them."""
-    innermost = error
-    for _ in range(20):  # a chain of causes may be a circle
-        innermost = innermost.__cause__ or innermost.__context__ or innermost
+    innermost = _chain(error)[-1]
     if isinstance(innermost, OSError):
         error = innermost
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _credentials(uri: str) -> str:
-    """Return the ``user:password@`` of an address, which is never printed, or an empty string."""
-    with contextlib.suppress(ValueError):  # no address at all; MLflow says so
-        user, at, _ = urlsplit(uri).netloc.rpartition("@")
-        return user + at
-    return ""
-
-
-def _make_sqlite_store(uri: str) -> None:
-    """Make a sqlite store that appears whole: MLflow's migrations, killed halfway, leave one that never opens again."""
-    path = Path(uri.removeprefix(SQLITE))
-    if not uri.startswith(SQLITE) or path.exists():
-        return
-    from mlflow.tracking import MlflowClient
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{path.name}.*.partial"):
-        if not psutil.pid_exists(int(left.name.split(".")[-2].partition("-")[0])):
-            left.unlink()
-    # A name of its own at each attempt: MLflow keeps the stores it opened, by name.
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}.partial")
-    MlflowClient(tracking_uri=f"{SQLITE}{partial}")
-    with contextlib.suppress(FileExistsError):  # another run was faster
-        os.link(partial, path)
-    partial.unlink()
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Turn nested mappings and lists into dotted names, ``{"a": {"b": [1]}}`` into ``{"a.b.0": 1}``."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        dotted = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, dotted + "."))
-        elif isinstance(value, list | tuple):
-            flat.update(flatten({str(index): item for index, item in enumerate(value)}, dotted + "."))
-        else:
-            flat[dotted] = value
-    return flat

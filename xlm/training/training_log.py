@@ -49,8 +49,8 @@ class TrainingLog:
         kept = self._lines.cut_after(step)
         self.last = kept[-1] if kept else None
         self._tokens_shown = tokens
-        for record in kept:
-            self._track(record)
+        if records and self._tracker is not None:
+            self._tracker.resume()
         self._window_started = time.monotonic()
 
     def wall_s(self) -> float:
@@ -78,21 +78,18 @@ class TrainingLog:
             "tokens": tokens,
             "tokens_per_second": round(speed, 1),
             "wall_s": round(self.wall_s(), 3),
+            "time": round(time.time(), 3),
         }
         if self._drawn is not None:
             record.update(self._drawn(done, seen))
         if self._memory is not None:
             record["peak_memory_bytes"] = self._memory.peak_bytes
         self._lines.append(record)
-        self._track(record)
+        if self._tracker is not None:
+            self._tracker.log_line(record)
         self.last = record
         loss = "no step applied" if means.loss is None else f"loss {means.loss:.3f}"
         return f"{loss}, {speed:,.0f} tokens/s"
-
-    def _track(self, record: dict[str, Any]) -> None:
-        if self._tracker is not None:
-            metrics = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
-            self._tracker.log(int(record["step"]), metrics)
 
 
 def named_means(means: WindowMeans) -> dict[str, float | None]:
