@@ -40,6 +40,8 @@ def test_shipped_recipes_load_and_are_named_after_their_file(path):
         ("phases.0.sequence_length=512", "rows of 512 tokens, but model.max_positions is 128"),
         ("training.micro_batch_tokens=10", "training.micro_batch_tokens is 10, less than one row of 128 tokens"),
         ("training.tokens_per_step=10", "less than one row"),
+        ("training.batch_warmup={start_tokens: 10, steps: 5}", "batch_warmup.start_tokens is 10, less than one row of 128 tokens"),
+        ("training.batch_warmup={start_tokens: 100000000, steps: 5}", "where batches stop growing"),
         ("evaluation.seeds=[]", "at least 1"),
         ("evaluation.seeds=[1, 1]", "stands twice"),
         ("evaluation.probe_penalties=[0]", "greater than 0"),
@@ -55,6 +57,13 @@ def test_what_does_not_fit_is_said(override, words):
     with pytest.raises(UserError) as raised:
         load_config(Recipe, path, [override])
     assert words in str(raised.value)
+
+
+def test_the_width_has_rules_for_adamw_alone():
+    path = next(path for path in RECIPES if path.stem == "quickstart")
+    scaled = ["model.width_scaling={base_width: 8, base_heads: 1}", "training.optimizer.kind=muon"]
+    with pytest.raises(UserError, match="the steps of muon follow it otherwise"):
+        load_config(Recipe, path, scaled)
 
 
 def test_phases_need_distinct_names(tmp_path):

@@ -1,4 +1,5 @@
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -7,7 +8,6 @@ from hypothesis import strategies as st
 
 from xlm.errors import UserError
 from xlm.mixing.data_plan import DataPlan
-from xlm.mixing.plateaus import Steps
 
 MLM = {"mlm": {"share": 1.0}}
 
@@ -28,10 +28,11 @@ def corpora_of(leaves):
     return {leaf.corpus: leaf.rows for leaf in leaves}
 
 
-def test_steps_and_rows_of_phases(make_recipe):
-    steps = Steps.of(make_recipe([{"steps": 40}, {"steps": 25, "sequence_length": 128}]))
-    assert (steps.rows_per_step, steps.first_steps, steps.first_rows) == ((20, 10), (0, 40, 65), (0, 800, 1050))
-    assert [steps.at_row(row) for row in (0, 19, 20, 799, 800, 1049, 1050)] == [(0, 0), (0, 0), (0, 1), (0, 39), (1, 40), (1, 64), (1, 65)]
+def warmed_up(tokens, warmup, step):
+    """Tokens of a step, as a fraction."""
+    if warmup is None or step >= warmup.steps:
+        return tokens
+    return warmup.start_tokens + Fraction((tokens - warmup.start_tokens) * step, warmup.steps)
 
 
 @given(
@@ -58,13 +59,14 @@ def test_steps_and_rows_of_phases(make_recipe):
         max_size=3,
     ),
     tokens=st.integers(128, 1500),
+    warmup=st.one_of(st.none(), st.fixed_dictionaries({"start_tokens": st.just(128), "steps": st.integers(1, 60)})),
     variants=st.sampled_from(
         [{}, {"sw": (2, 20), "de_sw": (0, 9), "en_sw": (31, 0)}, {"en": (301, 2), "sw": (0, 1), "en_de": (90, 5), "de_sw": (0, 0)}]
     ),
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, make_variants, phases, tokens, variants):
-    recipe, index = make_recipe(phases, tokens_per_step=tokens), make_variants(make_index(), **variants)
+def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, make_variants, phases, tokens, warmup, variants):
+    recipe, index = make_recipe(phases, tokens_per_step=tokens, batch_warmup=warmup), make_variants(make_index(), **variants)
     try:
         plan = DataPlan(recipe, index)
     except UserError as error:
@@ -75,7 +77,7 @@ def test_a_cap_is_never_passed_and_others_take_over(make_recipe, make_index, mak
     capped = {}
     for step in range(plan.total_steps):
         batch = plan.rows(step)
-        assert len(batch) == plan.rows_per_step(batch.phase)
+        assert len(batch) == warmed_up(tokens, recipe.training.batch_warmup, step) // batch.sequence_length
         drawn = np.bincount(batch.leaf, minlength=len(counts))
         counts += drawn
         sampling = recipe.phases[batch.phase].sampling

@@ -21,7 +21,7 @@ class Assignment:
     """How the batches of a plan are dealt to ``world_size`` ranks in micro-batches of ``micro_batch_tokens``."""
 
     def __init__(self, plan: DataPlan, *, world_size: int, micro_batch_tokens: int) -> None:
-        """Fix the number of micro-steps for the whole run.
+        """Fix how many micro-steps the largest step of the run has.
 
         Raises UserError where the contrastive rows of a batch do not fit into one micro-step over all ranks.
         """
@@ -63,8 +63,12 @@ class Assignment:
         return found
 
     def rows_of(self, rows: BatchRows, rank: int) -> tuple[BatchRows, list[int]]:
-        """Return a rank's rows of a whole global batch and how many of them each micro-step takes, in turn: [micro_steps]."""
+        """Return a rank's rows of a whole global batch and how many of them each micro-step takes, in turn: [micro-steps].
+
+        A batch has as many micro-steps as the rank with most rows needs, on every rank the same number.
+        """
         cuts = self.cuts(rows)[:, rank : rank + 2].tolist()
         mine = np.concatenate([np.arange(first, stop, dtype=np.int64) for first, stop in cuts])
         most = self.micro_batch_rows[rows.phase]
-        return rows.take(mine), [min(most, max(0, len(mine) - first)) for first in range(0, self.micro_steps * most, most)]
+        most_of_a_rank = -(-len(rows) // self.world_size)
+        return rows.take(mine), [min(most, max(0, len(mine) - first)) for first in range(0, most_of_a_rank, most)]

@@ -64,11 +64,11 @@ class BatchLoader:
 
     @property
     def micro_steps(self) -> int:
-        """Micro-batches of a step, the same for every rank and step of the run."""
+        """Micro-batches of the run's largest step."""
         return self._assignment.micro_steps
 
     def batch(self, step: int) -> list[PackedBatch]:
-        """Return this rank's part of a global batch: [micro_steps], empty batches where it has no more rows."""
+        """Return this rank's part of a global batch: as many micro-batches as on every rank, empty ones where it has no more rows."""
         rows, sizes = self._assignment.rows_of(self._plan.rows(step), self._rank)
         return self._builder.build(rows, sizes, with_provenance=self._with_provenance)
 

@@ -162,10 +162,22 @@ class Recipe(StrictModel):
     @model_validator(mode="after")
     def _a_micro_batch_holds_a_row(self) -> Recipe:
         longest = max(phase.sequence_length for phase in self.phases)
-        for name in ("tokens_per_step", "micro_batch_tokens"):
-            tokens = getattr(self.training, name)
+        sizes = {name: getattr(self.training, name) for name in ("tokens_per_step", "micro_batch_tokens")}
+        if self.training.batch_warmup is not None:
+            sizes["batch_warmup.start_tokens"] = self.training.batch_warmup.start_tokens
+        for name, tokens in sizes.items():
             if tokens < longest:
                 raise ValueError(f"training.{name} is {tokens}, less than one row of {longest} tokens; raise it or shorten the rows")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_of_the_width_are_adams(self) -> Recipe:
+        kind = self.training.optimizer.kind
+        if self.model.width_scaling is not None and kind != "adamw":
+            raise ValueError(
+                f"model.width_scaling says how AdamW's learning rates follow the width, and the steps of {kind} follow it otherwise; "
+                "set training.optimizer.kind to adamw or take width_scaling out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -25,9 +25,10 @@ from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.mixing.batch_rows import BatchRows, Column
 from xlm.mixing.leaves import Leaf, PhasePlans, phase_plans, plan_leaves
-from xlm.mixing.plateaus import Steps, planned_plateaus
+from xlm.mixing.plateaus import planned_plateaus
 from xlm.mixing.row_cycle import Places, RowCycles
 from xlm.mixing.row_order import RowOrders
+from xlm.mixing.steps import Steps
 from xlm.seeding import key_int64
 from xlm.shards.index import ShardIndex
 from xlm.shards.layouts import Layout
@@ -85,8 +86,12 @@ class DataPlan:
         return self._plans[phase].layouts[self.leaves[leaf].objective]
 
     def rows_per_step(self, phase: int) -> int:
-        """Return the rows of a global batch in a phase: floor(tokens_per_step / sequence_length)."""
-        return self._steps.rows_per_step[phase]
+        """Return the rows of the largest global batch of a phase: floor(tokens_per_step / sequence_length), once batches have grown."""
+        return self._steps.most_rows(phase)
+
+    def first_row(self, step: int) -> int:
+        """Return how many rows of the run lie before a step, or before the run's end."""
+        return self._steps.first_row(step)
 
     def most_rows_per_step(self, phase: int, objective: Objective) -> int:
         """Return the most rows that one objective has in any global batch of a phase.
@@ -95,21 +100,19 @@ class DataPlan:
         """
         if objective not in self._plans[phase].leaves_of:
             return 0
-        rows = self._steps.rows_per_step[phase]
         if self.recipe.phases[phase].steps > SCANNED_STEPS:
+            rows = self._steps.most_rows(phase)
             # Plateaus where shares change begin with a step; where a cap splits one, the shares of objectives stay.
             plateaus = range(bisect_left(self._phase_of_plateau, phase), bisect_right(self._phase_of_plateau, phase))
             return max(self.tree.most_in_window(objective, plateau, rows) for plateau in plateaus)
-        first, stop = self._steps.first_rows[phase : phase + 2]
-        return max(
-            after - before for before, after in pairwise(self.tree.group_count(objective, end) for end in range(first, stop + 1, rows))
-        )
+        first, stop = self._steps.first_steps[phase : phase + 2]
+        edges = [*map(self._steps.first_row, range(first, stop)), self._steps.first_rows[phase + 1]]
+        return max(after - before for before, after in pairwise(self.tree.group_count(objective, edge) for edge in edges))
 
     def rows(self, step: int) -> BatchRows:
-        """Return the rows of global batch ``step``: [rows_per_step], in order of leaf, then row."""
+        """Return the rows of global batch ``step``, at most [rows_per_step], in order of leaf, then row."""
         number, step_in_phase = self.phase_at(step)
-        count = self._steps.rows_per_step[number]
-        first = self._steps.first_rows[number] + step_in_phase * count
+        first, count = self._steps.first_row(step), self._steps.rows_of(step)
         drawn, before, after = np.array(sorted(self.tree.between(first, first + count)), dtype=np.int64).T
         counts = after - before
         leaf = np.repeat(drawn, counts)
@@ -164,7 +167,7 @@ class DataPlan:
         first, stop = self._steps.first_steps[phase : phase + 2]
         if step <= first or step >= stop:
             return self._counts[phase if step <= first else phase + 1]
-        return self.tree.counts(self._steps.first_rows[phase] + (step - first) * self._steps.rows_per_step[phase])
+        return self.tree.counts(self._steps.first_row(step))
 
     def _text_tokens(self, phase: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the tokens of text in so many rows [leaves] of a phase: as many a row as the leaf's row plans hold on average."""

@@ -22,19 +22,17 @@ def first_repeats(plan: DataPlan) -> dict[int, int]:
     Inside a phase the epochs of a leaf are its rows times a constant, so that one count, O(depth), says them.
     """
     steps = [0, *accumulate(phase.steps for phase in plan.recipe.phases)]
-    rows = [plan.rows_per_step(number) for number in range(len(plan.recipe.phases))]
-    first_rows = [0, *accumulate(phase.steps * count for phase, count in zip(plan.recipe.phases, rows, strict=True))]
     epochs = [plan.epochs_at(step) for step in steps]
-    counts = [plan.tree.counts(row) for row in first_rows]
+    counts = [plan.tree.counts(plan.first_row(step)) for step in steps]
     found: dict[int, int] = {}
-    for number in range(len(rows)):
+    for number in range(len(plan.recipe.phases)):
         crossing = np.flatnonzero((epochs[number] <= _EPOCH) & (epochs[number + 1] > _EPOCH))
         for leaf in crossing.tolist():
             allowed = _rows_of_an_epoch(epochs, counts, number, leaf)
             done = bisect_left(
                 range(steps[number + 1] - steps[number] + 1),
                 True,
-                key=lambda step: plan.tree.count(leaf, first_rows[number] + step * rows[number]) > allowed,
+                key=lambda step: plan.tree.count(leaf, plan.first_row(steps[number] + step)) > allowed,
             )
             found[leaf] = steps[number] + done - 1
     return found

@@ -8,11 +8,10 @@ its cap less what the phases before have used.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 from xlm.config.phases import Objective, Phase, ShareRamp, UniMaxSampling
@@ -22,6 +21,7 @@ from xlm.mixing.capping import CappedPlan, EpochLimit, Exhausted, capped_plateau
 from xlm.mixing.corpus_weights import Weights, weights_in_phase
 from xlm.mixing.leaves import Leaf, PhasePlans
 from xlm.mixing.sampling import unimax_shares
+from xlm.mixing.steps import Steps
 from xlm.mixing.tree import CountTree
 from xlm.mixing.tree_weights import Plateau
 from xlm.shards.index import ShardIndex
@@ -50,33 +50,6 @@ class PlannedPlateaus:
     drawn: tuple[frozenset[int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Where the phases of a run lie, in steps and in rows; one entry more than phases, the last the run's end."""
-
-    rows_per_step: tuple[int, ...]
-    first_steps: tuple[int, ...]
-    first_rows: tuple[int, ...]
-
-    @classmethod
-    def of(cls, recipe: Recipe) -> Steps:
-        """Count the steps and rows of a recipe's phases."""
-        rows = tuple(recipe.training.tokens_per_step // phase.sequence_length for phase in recipe.phases)
-        first_rows = accumulate((phase.steps * count for phase, count in zip(recipe.phases, rows, strict=True)), initial=0)
-        return cls(rows, tuple(accumulate((phase.steps for phase in recipe.phases), initial=0)), tuple(first_rows))
-
-    def at_row(self, row: int) -> tuple[int, int]:
-        """Return (phase, step of the run) of a row of the run."""
-        phase = min(bisect_right(self.first_rows, row), len(self.rows_per_step)) - 1
-        return phase, self.first_steps[phase] + (row - self.first_rows[phase]) // self.rows_per_step[phase]
-
-    def beginning_at(self, row: int) -> tuple[int, int]:
-        """Return (phase, step of the run) of the first step that has no row before ``row``; may be the end of the run."""
-        phase, step = self.at_row(row)
-        step += (row - self.first_rows[phase]) % self.rows_per_step[phase] > 0
-        return bisect_right(self.first_steps, step) - 1, step
-
-
 def planned_plateaus(
     recipe: Recipe, steps: Steps, leaves: Sequence[Leaf], plans: Sequence[PhasePlans], index: ShardIndex
 ) -> PlannedPlateaus:
@@ -96,7 +69,7 @@ def planned_plateaus(
             raise _run_out(recipe, steps, number, int(_rows_of(error.group, before)) + error.drawable, error) from None
 
     for number, phase in enumerate(recipe.phases):
-        stairs = _stairs(phase, steps.rows_per_step[number])
+        stairs = _stairs(phase, steps, steps.first_steps[number])
         if isinstance(phase.sampling, UniMaxSampling):
             used = _epochs_used(capped().tree, steps, plans[:number]) if number else {}
             weights = [_unimax_weights(phase, phase.sampling, stairs, plans[number], used)] * len(stairs)
@@ -127,7 +100,7 @@ class _Stair:
     shares: Mapping[Objective, Fraction]
 
 
-def _stairs(phase: Phase, rows_per_step: int) -> list[_Stair]:
+def _stairs(phase: Phase, steps: Steps, first_step: int) -> list[_Stair]:
     """Split the steps of a phase as evenly as whole steps allow; one stair where nothing moves."""
     count = min(phase.ramp_plateaus, phase.steps) if phase.has_ramps else 1
     stairs: list[_Stair] = []
@@ -135,7 +108,8 @@ def _stairs(phase: Phase, rows_per_step: int) -> list[_Stair]:
         # A ramp runs from the first step of the phase to its last.
         middle = Fraction(first + stop - 1, 2 * max(1, phase.steps - 1))
         shares = {objective: _exact_share(options.share, middle) for objective, options in phase.objectives.items()}
-        stairs.append(_Stair((stop - first) * rows_per_step, float(middle), {name: share for name, share in shares.items() if share}))
+        rows = steps.first_row(first_step + stop) - steps.first_row(first_step + first)
+        stairs.append(_Stair(rows, float(middle), {name: share for name, share in shares.items() if share}))
     return stairs
 
 
