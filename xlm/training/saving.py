@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ class Saver:
         if self._process.is_main:
             try:
                 work()
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - raised on every rank
                 problem = error
         if gather_numbers([int(problem is not None)], self._engine.device)[0][0]:
             self._raise(problem, 0, step)
@@ -162,7 +163,10 @@ def retain(written: Path, section: CheckpointSection) -> None:
     standing = {checkpoint_step(path): path for path in complete_checkpoints(written.parent.parent)}
     losses = {step: validation_loss(path) if section.keep_best else None for step, path in standing.items()}
     for step in superfluous(losses, checkpoint_step(written), section):
-        _take_away(standing[step])
+        try:
+            _take_away(standing[step])
+        except OSError as error:  # nothing is lost: training goes on, and the next save tries again
+            print(f"warning: {standing[step]}: this checkpoint could not be removed ({error.strerror or error}).", file=sys.stderr)
 
 
 def save_checkpoint(
