@@ -23,43 +23,57 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from xlm.batching.packed_batch import PackedBatch
-from xlm.config.training import OptimizerSection
-from xlm.errors import UserError
+from xlm.config.training import LossScaleSection, OptimizerSection
 from xlm.training.deepspeed_config import zero_stage
+from xlm.training.engine_layout import full_weights
+from xlm.training.engine_state import read_state, snapshot, write_rank_state
+from xlm.training.loss_scale import LossScale
 from xlm.training.objectives import PretrainingObjective
+from xlm.training.optimizers.build import build_optimizer, tell_layout
 from xlm.training.parameter_groups import parameter_groups
 from xlm.training.step_context import StepContext
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Whether the weights changed, and the norm of the global gradient before clipping."""
+    """Whether the weights changed, and the norm of the global gradient before clipping, without a loss scale."""
 
     applied: bool
     gradient_norm: float
+    scale_too_high: bool = False  # the gradient was not finite under a loss scale of fp16 that has been lowered since
 
 
 class TrainingEngine:
     """A `PretrainingObjective` under DeepSpeed."""
 
-    def __init__(self, objective: PretrainingObjective, config: Mapping[str, Any], optimizer: OptimizerSection) -> None:
+    def __init__(
+        self,
+        objective: PretrainingObjective,
+        config: Mapping[str, Any],
+        optimizer: OptimizerSection,
+        loss_scale: LossScaleSection | None = None,
+    ) -> None:
         """Wrap the objective; the process group must exist. ``config`` is a loaded DeepSpeed configuration."""
         deepspeed = _import_deepspeed()
+        config = dict(config)
+        # None in other precisions than fp16, where nothing scales the loss.
+        self.loss_scale = LossScale(loss_scale or LossScaleSection()) if config.get("fp16", {}).get("enabled") else None
+        if self.loss_scale is not None:
+            config["fp16"] = {**config["fp16"], "loss_scale": self.loss_scale.value}  # a fixed one, which follows ours
+            _allow_fp16_on_cpus()
         groups = parameter_groups(objective.model, optimizer)
         self._lr_scales = [group["lr_scale"] for group in groups]
-        adamw = torch.optim.AdamW(
-            groups,
-            lr=optimizer.learning_rate,
-            betas=optimizer.betas,
-            eps=optimizer.epsilon,
-            weight_decay=optimizer.weight_decay,
-            fused=True,  # one pass over memory; also built for CPUs, and the same numbers every time
-        )
+        low_precision = any(config.get(name, {}).get("enabled") for name in ("bf16", "fp16"))
+        base = build_optimizer(groups, optimizer, low_precision=low_precision)
+        config["zero_force_ds_cpu_optimizer"] = False  # offloaded states are stepped by the same optimizer, with the same numbers
+        config["zero_allow_untested_optimizer"] = True  # those of xlm.training.optimizers, which are tested here
         with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed prints memory reports on the way
             self._engine, self._optimizer, _, _ = deepspeed.initialize(
-                model=objective, optimizer=adamw, config=dict(config), dist_init_required=False
+                model=objective, optimizer=base, config=config, dist_init_required=False
             )
         self.stage = zero_stage(config)
+        self._modules_around = _modules_being_run()
+        tell_layout(base, self._optimizer, self.stage, self.device)
         self.objective = objective
         self._world_size = dist.get_world_size()
         # Only then gradients stay where autograd leaves them, and nothing scales the loss.
@@ -67,6 +81,17 @@ class TrainingEngine:
         if self.stage in (1, 2):
             # DeepSpeed looks for infinite gradients in 16 bits only; a diverged fp32 step is skipped as well.
             self._optimizer.check_grad_overflow = True
+        self._apply_loss_scale()
+
+    @property
+    def wrapped_engine(self) -> Any:  # noqa: ANN401 (DeepSpeed has no types)
+        """DeepSpeed's engine."""
+        return self._engine
+
+    @property
+    def wrapped_optimizer(self) -> Any:  # noqa: ANN401
+        """What `deepspeed.initialize` made of the optimizer: itself at stage 0."""
+        return self._optimizer
 
     @property
     def device(self) -> torch.device:
@@ -78,14 +103,16 @@ class TrainingEngine:
         """Whether weights are computed with in bf16."""
         return bool(self._engine.bfloat16_enabled())
 
-    def accumulate(self, batch: PackedBatch, context: StepContext, *, with_pairs: bool, last: bool) -> None:
-        """Add the gradient of one micro-batch; ``last`` ends the step's accumulation and reduces over ranks."""
+    def accumulate(self, batch: PackedBatch, context: StepContext, *, with_pairs: bool, last: bool) -> Tensor:
+        """Add the gradient of one micro-batch and return its part of the step's loss; ``last`` ends the step's accumulation."""
         self._engine.set_gradient_accumulation_boundary(last)
         loss = self._engine(batch, context, with_pairs)
         # DeepSpeed averages gradients over ranks; the parts are to be summed.
         self._engine.backward(loss * self._world_size, scale_wrt_gas=False)
         if not last:
             self._engine.step()  # counts the micro-batch; nothing is updated before the boundary
+        part: Tensor = loss.detach()
+        return part
 
     def step(self, learning_rate: float) -> StepResult:
         """Clip and update; a gradient that is not finite leaves the weights alone on all ranks alike."""
@@ -96,7 +123,18 @@ class TrainingEngine:
         self._engine.step()
         applied = not bool(getattr(self._optimizer, "overflow", False))
         norm = self._engine.get_global_grad_norm()
-        return StepResult(applied, float(norm) if applied and norm is not None else math.inf)
+        scale_too_high = self.loss_scale is not None and self.loss_scale.follow(applied)
+        self._apply_loss_scale()
+        if self.stage == 3:
+            _modules_being_run(self._modules_around)
+        return StepResult(applied, float(norm) if applied and norm is not None else math.inf, scale_too_high)
+
+    def _apply_loss_scale(self) -> None:
+        factor = float(self._world_size)
+        if self.loss_scale is not None:
+            self._optimizer.loss_scaler.cur_scale = self.loss_scale.value
+            factor *= self.loss_scale.value
+        self.objective.model.loss_factor = factor
 
     def _step_without_zero(self) -> StepResult:
         # Without ZeRO every rank holds the reduced gradient, and DeepSpeed reports no norm.
@@ -108,30 +146,52 @@ class TrainingEngine:
         self._engine.step()
         return StepResult(True, norm)
 
+    def evaluate(self, batch: PackedBatch, context: StepContext) -> None:
+        """Have the losses of a micro-batch counted, without dropout and gradients; every rank must call it as often."""
+        trained = [module for module in self.objective.modules() if module.training]
+        for module in trained:
+            module.training = False
+        try:
+            with torch.no_grad():
+                self._engine(batch, context, False)
+        finally:
+            for module in trained:
+                module.training = True
+
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter of the model in fp32 on the CPU, by name; every rank must go through all of them."""
-        from deepspeed.utils import safe_get_full_fp32_param
-
-        for name, parameter in self.objective.model.named_parameters():
-            full = parameter if self.stage == 0 else safe_get_full_fp32_param(parameter)
-            if full is None:
-                raise RuntimeError(f"DeepSpeed holds no fp32 weights of '{name}' at ZeRO stage {self.stage}")
-            yield name, full.detach().to("cpu", torch.float32).clone()
+        return full_weights(self)
 
     def save(self, folder: Path) -> None:
-        """Write DeepSpeed's own files of all ranks into ``folder``; no `latest` pointer is touched."""
-        self._engine.save_checkpoint(str(folder.parent), tag=folder.name, save_latest=False)
+        """Write this rank's part of the optimizer's state into ``folder``; weights are written from `full_weights`."""
+        write_rank_state(snapshot(self), folder, dist.get_rank(), self._world_size)
 
     def load(self, folder: Path) -> None:
-        """Take up weights and optimizer from a folder written by `save` on the same number of ranks; UserError where there is nothing."""
-        found, _ = self._engine.load_checkpoint(str(folder.parent), tag=folder.name)
-        if found is None:
-            # DeepSpeed only warns, and training would go on from initial weights under the checkpoint's step.
-            raise UserError("DeepSpeed finds no state in this checkpoint; delete its folder to go on from the one before.", file=folder)
+        """Take up weights and optimizer state that any number of ranks wrote at any stage; UserError where something is missing."""
+        read_state(self, folder)
+        self._apply_loss_scale()
 
     def set_dropout_key(self, *parts: int | str) -> None:
         """Start the dropout masks of a micro-batch; see `xlm.model.dropout`."""
         self.objective.model.encoder.dropout_key.set(*parts)
+
+
+def _modules_being_run(keep: int | None = None) -> int:
+    # ZeRO 3 notes which modules are under way, and misses the end of those whose second run activation checkpointing cuts short.
+    from deepspeed.runtime.zero.parameter_offload import FWD_MODULE_STACK
+
+    if keep is not None:
+        del FWD_MODULE_STACK[keep:]
+    return len(FWD_MODULE_STACK)
+
+
+def _allow_fp16_on_cpus() -> None:
+    # DeepSpeed refuses fp16 where a CPU has no instructions for it; torch computes it there all the same, only slower.
+    from deepspeed.accelerator import get_accelerator
+
+    accelerator = get_accelerator()
+    if accelerator.device_name() == "cpu":
+        accelerator.is_fp16_supported = lambda: True
 
 
 def _import_deepspeed() -> Any:  # noqa: ANN401 (DeepSpeed has no types)
