@@ -30,11 +30,12 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str], *, saves_
     try:
         return child.wait()
     except KeyboardInterrupt:
-        _stop_tree(child, saves_when_stopped, grace_s)
+        stop_tree(child, leaves_first=saves_when_stopped, grace_s=grace_s)
         raise
 
 
-def _stop_tree(child: subprocess.Popen[bytes], leaves_first: bool, grace_s: float) -> None:
+def stop_tree(child: subprocess.Popen[bytes], *, leaves_first: bool, grace_s: float) -> None:
+    """Ask a child that has a session of its own, and all below it, to stop; kill what is left after ``grace_s``."""
     members = _tree(child.pid)
     asked = _leaves(members, child.pid) if leaves_first else members
     for member in asked:

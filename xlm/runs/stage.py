@@ -106,7 +106,10 @@ class Stage:
                 shutil.rmtree(old)
             self.folder.rename(old)
             partial.rename(self.folder)
-            shutil.rmtree(old)
+            if old.is_symlink():  # a sweep's link to the stage of another run, which keeps it
+                old.unlink()
+            else:
+                shutil.rmtree(old)
         else:
             partial.rename(self.folder)
 
