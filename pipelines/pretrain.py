@@ -7,10 +7,11 @@ On one machine with two processes: ``deepspeed --num_accelerators 2 pipelines/pr
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -41,12 +42,17 @@ from xlm.training.assembly import (
     stage_inputs,
 )
 from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint
-from xlm.training.distributed import Process, barrier, bound_kernel_cache, join_group, leave_group, one_voice, set_threads, tell_all
+from xlm.training.distributed import Process, barrier, bound_kernel_cache, leave_group, set_threads, tell_all
 from xlm.training.loop import LoopResult, TrainingLoop
+from xlm.training.meeting import Member
+from xlm.training.preflight import Preflight, check_room, try_network
+from xlm.training.roll_call import RollCall
 from xlm.training.run_record import RunRecord, read_run_record, with_mlflow_run, write_run_record
 from xlm.training.stopping import EXIT_CODES, StopRequests
 from xlm.training.summary import peak_memory, summary_lines, training_summary
 from xlm.training.training_log import METRICS, TrainingLog
+from xlm.training.utilisation import Utilisation
+from xlm.training.validation import Validation
 
 # How long a training that failed waits for MLflow to hear of it.
 FAILED_CLOSE_TIMEOUT_S = 10.0
@@ -60,11 +66,11 @@ def main() -> None:
     parser.add_argument("--parent-run", default=None, metavar="KEY", help="show this run below another in MLflow (set by sweep.py)")
     parser.add_argument("--local_rank", type=int, default=0, help="set by the launcher")
     process = Process.from_environment()
-    with one_voice(process):
-        pretrain(parse_invocation(parser), process)
+    with RollCall(process) as roll_call:
+        pretrain(parse_invocation(parser), process, roll_call)
 
 
-def pretrain(invocation: Invocation, process: Process) -> None:
+def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> None:
     """Run the stage on this rank."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     set_threads(process)
@@ -81,13 +87,24 @@ def pretrain(invocation: Invocation, process: Process) -> None:
     read_run_record(folder.train)
     # Before the group forms, so that a second command says this and not that its port is taken.
     with only_writer(folder.train, stage.name) if process.is_main else nullcontext():
-        join_group(process, recipe.training.process_group_timeout_s)
+        members = meet(roll_call, invocation, process, inputs)
         with StopRequests() as requests:
-            result = train(invocation, process, inputs, stage, requests)
+            result = train(invocation, process, inputs, stage, requests, members)
             barrier()
             leave_group()
     if not result.finished:
         sys.exit(EXIT_CODES[result.stopped_by])  # saved and ready to be started again
+
+
+def meet(roll_call: RollCall, invocation: Invocation, process: Process, inputs: TrainingInputs) -> Sequence[Member]:
+    """Form the process group, if all ranks have the same and there is room for what comes."""
+    recipe, folder = invocation.recipe, invocation.folder.root
+    preflight = Preflight(recipe, inputs.fingerprints, invocation.arguments.deepspeed_config, folder, is_main=process.is_main)
+    members = roll_call.meet(partial(preflight.facts, process.device()), recipe.training.process_group_timeout_s, preflight.compare)
+    line = try_network(members, process.device()) if process.world_size > 1 else None
+    if line is not None:
+        print(f"pretraining: {line}")
+    return members
 
 
 def is_done(stage: Stage, steps: int) -> bool:
@@ -95,7 +112,9 @@ def is_done(stage: Stage, steps: int) -> bool:
     return stage.is_done() and missing_checkpoint(stage.folder, steps) is None
 
 
-def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage, requests: StopRequests) -> LoopResult:
+def train(
+    invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage, requests: StopRequests, members: Sequence[Member]
+) -> LoopResult:
     """Train from the last checkpoint there is, to the last step or until asked to stop, and return how it ended; the group must exist."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     if process.is_main:
@@ -109,12 +128,16 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
     for sentence in cap_sentences(inputs.plan) if process.is_main else ():
         print(sentence)
     engine = build_engine(recipe, inputs, config, process)
+    section = recipe.training.validation
+    validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
+    check_room(members, process, parameters=parameter_count(engine), stage=engine.stage, folder=folder.root)
     # With a launcher, its whole tree is counted: the launcher and the ranks of this machine.
     with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid()) as memory:
         log = None
         if process.is_main:
             phases = tuple(phase.name for phase in recipe.phases)
-            log = TrainingLog(folder.train, phases, tracker=tracker, memory=memory, drawn=drawn_metrics(invocation, inputs))
+            drawn = drawn_metrics(invocation, inputs)
+            log = TrainingLog(folder.train, phases, recipe.total_steps, tracker=tracker, memory=memory, drawn=drawn)
         loop = TrainingLoop(
             engine,
             inputs.loader,
@@ -126,6 +149,9 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             log=log,
             unlike_plan=partial(unlike_plan, inputs.plan),
             stop_asked=requests.asked,
+            validation=validation,
+            utilisation=Utilisation(recipe.model, inputs.vocabulary.size, process.device(), record.precision),
+            show_batch=partial(show_batch_command, invocation),
         )
         with ended_as_failed(tracker):
             result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
@@ -138,6 +164,15 @@ def train(invocation: Invocation, process: Process, inputs: TrainingInputs, stag
             asked = signal.Signals(result.stopped_by).name
             print(f"pretraining: stopped by {asked}, saved at step {result.steps:,}; run the same command again to continue.")
     return result
+
+
+def show_batch_command(invocation: Invocation, step: int) -> str:
+    """Return the command that prints the batch of a step of this run."""
+    arguments = invocation.arguments
+    changes = [part for change in arguments.set for part in ("--set", change)]
+    folder = [] if arguments.run_dir is None else ["--run-dir", str(arguments.run_dir)]
+    recipe = ["--recipe", str(invocation.recipe_path)]
+    return shlex.join(["python", "pipelines/show_batch.py", *recipe, *changes, *folder, "--step", str(step)])
 
 
 def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[int, Seen], Mapping[str, float]]:

@@ -83,6 +83,9 @@ def make_rows(step, *, token_rows=5, pair_rows=3, objectives=("tlm", "mlm")):
     return rows
 
 
+HELD_OUT = make_rows("held out", token_rows=5, pair_rows=0)
+
+
 def pack(rows):
     sequences = [one for row in rows for one in row]
     lengths = [len(one["ids"]) for one in sequences]

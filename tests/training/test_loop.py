@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import signal
 from functools import partial
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ from ranks import run_ranks
 
 import xlm.training.loop as loop_module
 from xlm.config.recipe import Recipe
+from xlm.config.training import ValidationSection
 from xlm.errors import UserError
 from xlm.training.distributed import Process
 from xlm.training.engine import StepResult
 from xlm.training.loop import TrainingLoop
 from xlm.training.statistics import LossStatistics
-from xlm.training.training_log import TrainingLog
+from xlm.training.training_log import OF_THE_MACHINE, TrainingLog
 from xlm.training.weights import ModelDescription
 
 PHASE = {"sequence_length": 8, "sampling": {"kind": "temperature", "alpha": 1}}
@@ -59,7 +61,9 @@ class CountingEngine:
         self.calls.append((with_pairs, last))
         self.contexts.append(context)
         self.objective.statistics.add_batch(context.phase, batch)
-        self.objective.statistics.add_step_loss(torch.tensor(self.keys[-1][1] + 0.5))
+        loss = torch.tensor(self.keys[-1][1] + 0.5)
+        self.objective.statistics.add_step_loss(loss)
+        return loss
 
     def step(self, rate):
         self.rates.append(rate)
@@ -121,19 +125,24 @@ def saved(monkeypatch):
     return states
 
 
-def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None, unlike_plan=None, stop_asked=None):
+def make_loop(tmp_path, engine, batches=None, tracker=None, process=None, drawn=None, unlike_plan=None, stop_asked=None, validation=None):
     about = ModelDescription({}, 50, "voc", LANGUAGES, 0, "fp32", "recipe")
+    recipe = RECIPE
+    if validation is not None:
+        section = RECIPE.training.model_copy(update={"validation": ValidationSection(every_steps=5)})
+        recipe = RECIPE.model_copy(update={"training": section})
     return TrainingLoop(
         engine,
         batches or Batches(),
-        RECIPE,
+        recipe,
         lambda step: 0 if step < 4 else 1,
         process=process or Process(0, 1, 0, 1),
         folder=tmp_path,
         description=about,
-        log=TrainingLog(tmp_path, ("first", "second"), tracker=tracker, drawn=drawn) if process is None or process.is_main else None,
+        log=TrainingLog(tmp_path, ("first", "second"), 9, tracker=tracker, drawn=drawn) if process is None or process.is_main else None,
         unlike_plan=unlike_plan,
         stop_asked=stop_asked,
+        validation=validation,
     )
 
 
@@ -142,7 +151,7 @@ def lines(tmp_path):
 
 
 def curve(tmp_path):
-    return [{name: value for name, value in line.items() if name not in ("tokens_per_second", "wall_s", "time")} for line in lines(tmp_path)]
+    return [{name: value for name, value in line.items() if name not in OF_THE_MACHINE} for line in lines(tmp_path)]
 
 
 def test_logs_and_saves_at_their_steps_and_at_the_end(tmp_path, saved):
@@ -173,6 +182,25 @@ def test_a_line_says_what_was_drawn(tmp_path, saved):
     assert all(line["tokens/all"] == line["tokens"] for line in lines(tmp_path))
 
 
+def test_validation_has_its_steps_its_names_and_its_place_in_the_checkpoint(tmp_path, saved, capsys):
+    class Counted:
+        calls = 0
+
+        def measure(self):
+            self.calls += 1
+            return {"validation/loss": 1.0 / self.calls, "validation/mlm": 0.5, "validation/accuracy/mlm": 0.25}
+
+    validation = Counted()
+    make_loop(tmp_path, CountingEngine(), validation=validation).run(None)
+    assert validation.calls == 2
+    assert {line["step"]: line["validation/loss"] for line in lines(tmp_path) if "validation/loss" in line} == {5: 1.0, 9: 0.5}
+    assert [line["step"] for line in lines(tmp_path)] == [2, 4, 5, 6, 8, 9]
+    assert [saved[step].get("validation_loss") for step in (3, 6, 9)] == [None, None, 0.5]
+    said = capsys.readouterr().err
+    assert "validation after step 5: loss 1.0000; mlm 0.500 (25.0% right)" in said
+    assert len(re.findall(r"^step +\d/9  loss", said, re.MULTILINE)) == 6
+
+
 def test_micro_batches_know_the_whole_batch_and_their_phase(tmp_path, saved):
     engine = CountingEngine()
     make_loop(tmp_path, engine).run(None)
@@ -188,6 +216,7 @@ def test_micro_batches_know_the_whole_batch_and_their_phase(tmp_path, saved):
 def test_steps_that_were_not_applied_are_counted_and_left_out_of_the_losses(tmp_path, saved):
     result = make_loop(tmp_path, CountingEngine(poison={1, 8})).run(None)
     assert result.skipped_steps == 2
+    assert [json.loads(line)["step"] for line in (tmp_path / "skipped.jsonl").read_text().splitlines()] == [1, 8]
     assert [line["skipped_steps"] for line in lines(tmp_path)] == [1, 1, 1, 1, 2]
     assert [line["loss"] for line in lines(tmp_path)] == [1.0, 6.0, 10.0, 14.0, None]
     assert lines(tmp_path)[0]["gradient_norm"] is None
@@ -297,6 +326,10 @@ def test_two_ranks_count_together_what_one_counts(tmp_path, saved):
     first, second = run_ranks("loop_rank.py", ["whole"], 2, timeout_s=60)
     assert first.splitlines()[-1] == repr((sorted(alone.tokens.items()), sorted(alone.rows.items())))
     assert second.splitlines()[-1] == repr(([], []))
+    # What diverged on one rank is known on the other, which writes it down.
+    skipped = json.loads(first.splitlines()[-2])
+    assert (skipped["step"], skipped["loss"], skipped["where"]) == (4, "nan", [{"rank": 1, "micro_batch": 1}])
+    assert "step 4 skipped: its loss is not finite (rank 1, micro-batch 1)" in first
 
 
 def test_rows_lost_on_one_rank_end_all_with_the_same_sentence():

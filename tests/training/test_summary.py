@@ -19,6 +19,11 @@ LINES = [
         "loss/mlm": 3.5,
         "loss/mlm/en": 3.0,
         "accuracy/mlm": 0.3125,
+        "validation/loss": 3.25,
+        "validation/mlm": 3.25,
+        "validation/mlm/en": 3.25,
+        "validation/accuracy/mlm": 0.25,
+        "validation/accuracy/mlm/en": 0.25,
     },
 ]
 
@@ -59,5 +64,7 @@ def test_a_person_sees_languages_speed_and_what_was_skipped():
     assert "10 steps, 3,000 tokens at 200 a second, 7,400,000 parameters, bf16, ranks 2, ZeRO 2" in shown
     assert "75 s, 2.0 GiB; last losses: mlm 3.500" in shown
     assert "last accuracies: mlm 31.2%" in shown
+    assert "en          3.250  25.0%" in shown
+    assert "last validation: loss 3.2500 (mlm 3.250)" in shown
     assert "skipped" not in shown
     assert "10 steps (3 skipped: their gradients were not finite)" in "\n".join(summary_lines(summary(3), 1.0, 1))

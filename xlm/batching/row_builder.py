@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,11 @@ from xlm.batching.packed_batch import PackedBatch, Provenance, SegmentSource
 from xlm.batching.packed_rows import PieceIds
 from xlm.batching.row_reader import ReadRows, RowReader, runs
 from xlm.batching.words import has_spaces
+from xlm.config.recipe import Recipe
 from xlm.mixing.batch_rows import BatchRows, Column
-from xlm.mixing.data_plan import DataPlan
+from xlm.mixing.leaves import Leaf
 from xlm.seeding import key_int64
+from xlm.shards.layouts import Layout
 from xlm.shards.reader import ShardSet
 
 # Positions built in one go: few enough to stay in a core's cache, enough to make numpy's calls cheap.
@@ -33,10 +36,21 @@ POSITIONS_AT_ONCE = 1 << 15
 BASES_KEPT = 1 << 14
 
 
-class RowBuilder:
-    """Builds the rows of one data plan over its shards."""
+class PlannedRows(Protocol):
+    """What is asked of a plan of rows: a `DataPlan`'s, or those set aside for validation."""
 
-    def __init__(self, plan: DataPlan, shards: ShardSet, pieces: PieceIds, seed: int) -> None:
+    leaves: tuple[Leaf, ...]
+    languages: tuple[str, ...]
+    recipe: Recipe
+
+    def layout(self, phase: int, leaf: int) -> Layout:
+        """Return the layout of the row plan that a phase's rows of a leaf come from."""
+
+
+class RowBuilder:
+    """Builds the rows of one plan over its shards."""
+
+    def __init__(self, plan: PlannedRows, shards: ShardSet, pieces: PieceIds, seed: int) -> None:
         self._plan = plan
         self._pieces = pieces
         self._seed = seed

@@ -154,4 +154,9 @@ class TrainingSection(StrictModel):
     def _the_best_is_measured(self) -> TrainingSection:
         if self.checkpoint.keep_best and self.validation is None:
             raise ValueError("checkpoint.keep_best needs training.validation, whose loss says which one is best")
+        if self.checkpoint.keep_best and self.validation is not None and self.checkpoint.every_steps % self.validation.every_steps:
+            raise ValueError(
+                f"checkpoint.keep_best needs every saved step measured, but checkpoint.every_steps {self.checkpoint.every_steps} "
+                f"is not a multiple of validation.every_steps {self.validation.every_steps}"
+            )
         return self

@@ -41,6 +41,14 @@ class Progress:
             self._printed = now
             print(self._line(now - self._started), file=sys.stderr, flush=True)
 
+    def say(self, line: str) -> None:
+        """Show a line of its own above the bar, or in place of the next plain line."""
+        if self._bar is not None:
+            self._bar.write(line, file=sys.stderr)
+            return
+        self._printed = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
+
     def _line(self, elapsed_s: float) -> str:
         rate = self._done / max(elapsed_s, 1e-9)
         line = f"{self._what}: {self._done:,}"

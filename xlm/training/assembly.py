@@ -62,6 +62,7 @@ class TrainingInputs:
 
     vocabulary: Vocabulary
     store: ShardStore
+    shards: ShardSet
     plan: DataPlan
     loader: BatchLoader
     embeddings: Path | None
@@ -79,6 +80,7 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
     vocabulary = Vocabulary.load(folder.vocabulary)
     shards = ShardSet(store, vocabulary.fingerprint, vocabulary.size)
     shards.index.check_variants(recipe.shards.variants)
+    shards.index.check_held_out(recipe.shards.held_out_share)
     plan = DataPlan(recipe, shards.index)
     loader = BatchLoader(
         plan,
@@ -97,7 +99,7 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
         fingerprints["embeddings"] = read_record(embeddings).fingerprint
     if recipe.start_from is not None:
         fingerprints["start_from"] = start_fingerprint(recipe.start_from)
-    return TrainingInputs(vocabulary, store, plan, loader, embeddings, fingerprints)
+    return TrainingInputs(vocabulary, store, shards, plan, loader, embeddings, fingerprints)
 
 
 def stage_inputs(recipe: Recipe, inputs: TrainingInputs, deepspeed_config: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ checkpoint (weights, optimizer, open sums), so the loop holds no state of its ow
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,11 @@ from xlm.training.checkpoint import load_checkpoint
 from xlm.training.distributed import Process, tell_all
 from xlm.training.engine import TrainingEngine
 from xlm.training.saving import Saver
+from xlm.training.skipped import SkippedSteps
 from xlm.training.step_runner import BatchSource, StepDone, StepRunner
 from xlm.training.training_log import TrainingLog
+from xlm.training.utilisation import Utilisation
+from xlm.training.validation import Validation
 from xlm.training.weights import ModelDescription
 
 
@@ -54,11 +57,15 @@ class TrainingLoop:
         log: TrainingLog | None,
         unlike_plan: Callable[[int, Seen], str | None] | None = None,
         stop_asked: Callable[[], int] | None = None,
+        validation: Validation | None = None,
+        utilisation: Utilisation | None = None,
+        show_batch: Callable[[int], str] | None = None,
     ) -> None:
         """``phase_at`` gives the index of a step's phase; ``log`` is rank 0's.
 
         ``unlike_plan`` makes of what has been seen after so many steps a sentence where it is not what had to be seen;
         rank 0 asks it. ``stop_asked`` gives the signal that asks this rank to stop, 0 where none does (`StopRequests`).
+        ``show_batch`` gives the command that prints the batch of a step, for people who look after one that was skipped.
         """
         self._engine, self._batches, self._recipe = engine, batches, recipe
         self._process, self._description = process, description
@@ -67,7 +74,10 @@ class TrainingLoop:
         self._statistics = engine.objective.statistics
         self._stop_asked = stop_asked or (lambda: 0)
         self._saver = Saver(engine, folder, process, recipe.training.checkpoint)
-        self._skipped_steps = 0
+        self._validation, self._utilisation = validation, utilisation
+        self._measured: Mapping[str, float] | None = None  # by validation, after the last step
+        phases = [phase.name for phase in recipe.phases]
+        self._skipped = SkippedSteps(recipe.training.non_finite, phases, process, folder, show_batch)
         self._saved_step = 0
 
     def run(self, checkpoint: Path | None, started: float | None = None) -> LoopResult:
@@ -86,16 +96,19 @@ class TrainingLoop:
                     self._save(step)
                     return self._result(step, agreed.stop_asked)
                 taken = self._steps.train(step, fetched.micro_batches, agreed.context)
+                if self._utilisation is not None:
+                    self._utilisation.add(fetched.micro_batches)
                 self._after_step(step + 1, taken, progress)
         return self._result(total)
 
     def _resume(self, checkpoint: Path | None, started: float) -> int:
-        start = 0
+        start, skipped = 0, None
         if checkpoint is not None:
             state = load_checkpoint(self._engine, checkpoint)
             start = int(state["step"])
             self._statistics.load(state["statistics"])
-            self._skipped_steps = int(state["skipped_steps"])
+            skipped = state["skipped"]
+        self._skipped.resume(start, skipped)
         self._saved_step = start
         if self._log is not None:
             self._log.resume(start, self._statistics.seen().all_tokens, started)
@@ -103,26 +116,50 @@ class TrainingLoop:
 
     def _after_step(self, done: int, taken: StepDone, progress: Progress | _Silent) -> None:
         training, last = self._recipe.training, done == self._recipe.total_steps
-        if not taken.result.applied:
-            self._skipped_steps += 1
-        note = self._show(done, taken) if last or done % training.log_every_steps == 0 else ""
-        progress.advance(note=note)
+        line = self._skipped.after(done - 1, taken)
+        if line is not None:
+            progress.say(line)
+        self._measured = self._validate(done)
+        if last or self._measured is not None or done % training.log_every_steps == 0:
+            for line in self._show(done, taken):
+                progress.say(line)
+        progress.advance()
         if last or done % training.checkpoint.every_steps == 0:
             self._save(done)
 
-    def _show(self, done: int, taken: StepDone) -> str:
+    def _validate(self, done: int) -> Mapping[str, float] | None:
+        """Return what validation measures at this step, on rank 0 (nothing on others), or None where it is not its turn."""
+        section = self._recipe.training.validation
+        if self._validation is None or section is None or (done % section.every_steps and done < self._recipe.total_steps):
+            return None
+        began = time.monotonic()
+        measured = self._validation.measure()
+        self._leave_out(began)
+        return measured
+
+    def _show(self, done: int, taken: StepDone) -> list[str]:
         self._statistics.reduce()
-        return "" if self._log is None else self._log.show(done, taken, self._statistics, self._skipped_steps)
+        work = None if self._utilisation is None else self._utilisation.take()
+        if self._log is None:
+            return []
+        skipped = {"skipped_steps": self._skipped.not_finite, "scale_too_high": self._skipped.scale_too_high}
+        return self._log.show(done, taken, self._statistics, **skipped, work=work, measured=self._measured)
 
     def _save(self, done: int) -> None:
         if done == self._saved_step:
             return  # asked to stop right after saving; a good checkpoint is never written over
         began = time.monotonic()
         self._reduce_and_compare(done)
-        state = {"step": done, "statistics": self._statistics.state(), "skipped_steps": self._skipped_steps}
+        state = {"step": done, "statistics": self._statistics.state(), "skipped": self._skipped.state()}
+        if self._measured:
+            state["validation_loss"] = self._measured["validation/loss"]  # what keep_best compares
         description = replace(self._description, step=done)
         self._saver.save(description, state)
         self._saved_step = done
+        self._leave_out(began)
+
+    def _leave_out(self, began: float) -> None:
+        """Have the log not count the time since then as training."""
         if self._log is not None:
             self._log.leave_out(time.monotonic() - began)
 
@@ -131,7 +168,7 @@ class TrainingLoop:
         self._reduce_and_compare(done)
         finished = done >= self._recipe.total_steps
         last = None if self._log is None else self._log.last
-        return LoopResult(done, finished, self._skipped_steps, self._statistics.seen(), last, stopped_by)
+        return LoopResult(done, finished, self._skipped.not_finite, self._statistics.seen(), last, stopped_by)
 
     def _reduce_and_compare(self, done: int) -> None:
         """Bring the sums to rank 0; raise on every rank where what was seen is not the plan's, so that no checkpoint hides it."""
@@ -155,4 +192,7 @@ class _Silent:
         return None
 
     def advance(self, amount: int = 1, note: str = "") -> None:
+        """Show nothing."""
+
+    def say(self, line: str) -> None:
         """Show nothing."""

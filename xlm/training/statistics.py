@@ -39,6 +39,7 @@ class WindowMeans:
     objectives: Mapping[str, float]  # mean loss by measure
     accuracies: Mapping[str, float]  # by measure
     languages: Mapping[tuple[str, str], float]  # mean loss by (measure, language)
+    language_accuracies: Mapping[tuple[str, str], float]  # by (measure, language)
     counts: Mapping[tuple[str, str], int]
 
 
@@ -46,7 +47,7 @@ class LossStatistics:
     """Sums of a window of steps, [measures, languages] losses, hits and counts, plus what was seen since step 0, by phase too."""
 
     def __init__(self, phases: tuple[str, ...], languages: tuple[str, ...], device: torch.device) -> None:
-        self._phases, self._languages = phases, languages
+        self._phases, self.languages = phases, languages
         self._shape = (len(MEASURES), len(languages))
         self._device = device
         self._window = self._zeros()
@@ -115,6 +116,7 @@ class LossStatistics:
         objectives: dict[str, float] = {}
         accuracies: dict[str, float] = {}
         languages: dict[tuple[str, str], float] = {}
+        language_accuracies: dict[tuple[str, str], float] = {}
         by_count: dict[tuple[str, str], int] = {}
         for code, measure in enumerate(MEASURES):
             count = sum(counts[code])
@@ -123,11 +125,14 @@ class LossStatistics:
             objectives[measure] = sum(sums[code]) / count
             if measure not in _NOT_JUDGED:
                 accuracies[measure] = sum(hits[code]) / count
-            for language, of_language, counted in zip(self._languages, sums[code], counts[code], strict=True):
+            for language, of_language, hit, counted in zip(self.languages, sums[code], hits[code], counts[code], strict=True):
                 if counted:
                     languages[measure, language] = of_language / counted
                     by_count[measure, language] = int(counted)
-        return WindowMeans(int(steps), total / steps if steps else None, objectives, accuracies, languages, by_count)
+                    if measure not in _NOT_JUDGED:
+                        language_accuracies[measure, language] = hit / counted
+        loss = total / steps if steps else None
+        return WindowMeans(int(steps), loss, objectives, accuracies, languages, language_accuracies, by_count)
 
     def seen(self) -> Seen:
         """Return what was seen since step 0; over all ranks on rank 0 after `reduce`."""
@@ -136,8 +141,8 @@ class LossStatistics:
         tokens: dict[tuple[str, Objective, str], int] = {}
         rows: dict[tuple[str, Objective], int] = {}
         for (phase, objective, column), count in zip(places.tolist(), counts[places.unbind(1)].tolist(), strict=True):
-            if column < len(self._languages):
-                tokens[self._phases[phase], OBJECTIVES[objective], self._languages[column]] = int(count)
+            if column < len(self.languages):
+                tokens[self._phases[phase], OBJECTIVES[objective], self.languages[column]] = int(count)
             else:
                 rows[self._phases[phase], OBJECTIVES[objective]] = int(count)
         return Seen(tokens, rows)

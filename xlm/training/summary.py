@@ -29,6 +29,7 @@ def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapp
         "tokens_per_second": round(tokens / steps_s, 1) if steps_s > 0 else 0.0,
         "losses": {name: value for name, value in (result.last or {}).items() if name.startswith("loss")},
         "accuracies": {name: value for name, value in (result.last or {}).items() if name.startswith("accuracy/")},
+        "validation": {name: value for name, value in (result.last or {}).items() if name.startswith("validation/")},
         "precision": record.precision,
         "world_size": record.world_size,
         "code_changed_on_resume": record.code_changed,
@@ -57,4 +58,21 @@ def summary_lines(summary: Mapping[str, Any], wall_s: float, peak_bytes: int) ->
     lines.append(f"pretraining: {wall_s:,.0f} s, {peak_bytes / 2**30:.1f} GiB; last losses: {', '.join(losses)}")
     if hits:
         lines.append(f"pretraining: last accuracies: {', '.join(hits)}")
+    if summary["validation"]:
+        lines += _validation_lines(summary["validation"])
     return lines
+
+
+def _validation_lines(found: Mapping[str, float]) -> list[str]:
+    """Return the last validation: a line a language, then the means."""
+    objectives = [name for name in ("mlm", "tlm") if f"validation/{name}" in found]
+    languages = sorted({name.split("/")[2] for name in found if name.count("/") == 2 and "/accuracy/" not in name})
+
+    def cell(name: str) -> str:
+        loss = found.get(f"validation/{name}")
+        return f"{'-':>13}" if loss is None else f"{loss:>6.3f} {found[f'validation/accuracy/{name}']:>6.1%}"
+
+    lines = [f"{'validation':<10} " + " ".join(f"{name:>13}" for name in objectives)]
+    lines += [f"{language:<10} " + " ".join(cell(f"{name}/{language}") for name in objectives) for language in languages]
+    means = ", ".join(f"{name} {found[f'validation/{name}']:.3f}" for name in objectives)
+    return [*lines, f"pretraining: last validation: loss {found['validation/loss']:.4f} ({means})"]

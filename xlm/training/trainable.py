@@ -31,6 +31,11 @@ def check_trainable(recipe: Recipe) -> None:
                 f"model.{part} is set, but no phase draws {' or '.join(objectives)}, so nothing would train it; "
                 f"set it to {'null' if part == 'generator' else 'false'}, or draw one of them."
             )
+    if recipe.training.validation is not None and not recipe.model.language_model_head:
+        raise UserError(
+            "training.validation measures MLM and TLM, which need model.language_model_head; take training.validation out, "
+            "or set the head to true and draw an objective that trains it."
+        )
     if "contrastive" not in drawn:
         _check_contrastive_untouched(recipe.training.contrastive)
 
