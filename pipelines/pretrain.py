@@ -46,6 +46,7 @@ from xlm.training.distributed import Process, barrier, bound_kernel_cache, leave
 from xlm.training.loop import LoopResult, TrainingLoop
 from xlm.training.meeting import Member
 from xlm.training.preflight import Preflight, check_room, try_network
+from xlm.training.profiling import ProfiledSteps, StepProfiler
 from xlm.training.roll_call import RollCall
 from xlm.training.run_record import RunRecord, read_run_record, with_mlflow_run, write_run_record
 from xlm.training.stopping import EXIT_CODES, StopRequests
@@ -64,6 +65,7 @@ def main() -> None:
     parser = recipe_parser(__doc__ or "")
     parser.add_argument("--deepspeed_config", type=Path, required=True, metavar="FILE", help="ZeRO settings, JSON (deepspeed_configs/)")
     parser.add_argument("--parent-run", default=None, metavar="KEY", help="show this run below another in MLflow (set by sweep.py)")
+    parser.add_argument("--profile", default=None, metavar="steps=10:15", help="write a trace of these steps of rank 0 to train/profile/")
     parser.add_argument("--local_rank", type=int, default=0, help="set by the launcher")
     process = Process.from_environment()
     with RollCall(process) as roll_call:
@@ -73,6 +75,7 @@ def main() -> None:
 def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> None:
     """Run the stage on this rank."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
+    profiled_steps(invocation)  # a mistake there is told at once
     set_threads(process)
     bound_kernel_cache()
     return_large_blocks()
@@ -128,6 +131,7 @@ def train(
     for sentence in cap_sentences(inputs.plan) if process.is_main else ():
         print(sentence)
     engine = build_engine(recipe, inputs, config, process)
+    profiled = profiled_steps(invocation)
     section = recipe.training.validation
     validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
     check_room(members, process, parameters=parameter_count(engine), stage=engine.stage, folder=folder.root)
@@ -152,6 +156,7 @@ def train(
             validation=validation,
             utilisation=Utilisation(recipe.model, inputs.vocabulary.size, process.device(), record.precision),
             show_batch=partial(show_batch_command, invocation),
+            profiler=StepProfiler(profiled, folder.train) if profiled is not None and process.is_main else None,
         )
         with ended_as_failed(tracker):
             result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
@@ -164,6 +169,12 @@ def train(
             asked = signal.Signals(result.stopped_by).name
             print(f"pretraining: stopped by {asked}, saved at step {result.steps:,}; run the same command again to continue.")
     return result
+
+
+def profiled_steps(invocation: Invocation) -> ProfiledSteps | None:
+    """Return the steps to profile, None where nobody asked."""
+    asked = invocation.arguments.profile
+    return None if asked is None else ProfiledSteps.parse(asked, invocation.recipe.total_steps)
 
 
 def show_batch_command(invocation: Invocation, step: int) -> str:

@@ -8,21 +8,23 @@ checkpoint (weights, optimizer, open sums), so the loop holds no state of its ow
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from xlm.config.recipe import Recipe
+from xlm.errors import UserError, refused_by_system
 from xlm.mixing.seen import Seen
 from xlm.runs.progress import Progress
 from xlm.training.checkpoint import load_checkpoint
-from xlm.training.distributed import Process, tell_all
+from xlm.training.distributed import Process, gather_numbers, raise_everywhere, tell_all
 from xlm.training.engine import TrainingEngine
+from xlm.training.profiling import StepProfiler
 from xlm.training.saving import Saver
 from xlm.training.skipped import SkippedSteps
-from xlm.training.step_runner import BatchSource, StepDone, StepRunner
+from xlm.training.step_runner import BatchSource, Fetched, StepDone, StepRunner
 from xlm.training.training_log import TrainingLog
 from xlm.training.utilisation import Utilisation
 from xlm.training.validation import Validation
@@ -59,6 +61,7 @@ class TrainingLoop:
         stop_asked: Callable[[], int] | None = None,
         validation: Validation | None = None,
         utilisation: Utilisation | None = None,
+        profiler: StepProfiler | None = None,
         show_batch: Callable[[int], str] | None = None,
     ) -> None:
         """``phase_at`` gives the index of a step's phase; ``log`` is rank 0's.
@@ -73,8 +76,10 @@ class TrainingLoop:
         self._steps = StepRunner(engine, recipe, phase_at, process)
         self._statistics = engine.objective.statistics
         self._stop_asked = stop_asked or (lambda: 0)
+        self._folder = folder
+        self._unwritten: Exception | None = None  # what kept rank 0 from writing its records
         self._saver = Saver(engine, folder, process, recipe.training.checkpoint)
-        self._validation, self._utilisation = validation, utilisation
+        self._validation, self._utilisation, self._profiler = validation, utilisation, profiler
         self._measured: Mapping[str, float] | None = None  # by validation, after the last step
         phases = [phase.name for phase in recipe.phases]
         self._skipped = SkippedSteps(recipe.training.non_finite, phases, process, folder, show_batch)
@@ -89,10 +94,13 @@ class TrainingLoop:
         total = self._recipe.total_steps
         with self._progress(total - start) as progress, closing(self._batches.iterate(start, total)) as batches:
             for step in range(start, total):
-                fetched = self._steps.fetch(step, batches)
+                if self._profiler is not None:
+                    self._profiler.before(step)
+                fetched = self._steps.fetch(step, batches) if self._unwritten is None else Fetched(problem=self._unwritten)
                 agreed = self._steps.agree(step, fetched, stop_asked=self._stop_asked(), saving=self._saver.status)
                 self._saver.advance(agreed.saving)
                 if agreed.stop_asked:
+                    self._end_profile(step, progress, last=True)
                     self._save(step)
                     return self._result(step, agreed.stop_asked)
                 taken = self._steps.train(step, fetched.micro_batches, agreed.context)
@@ -116,13 +124,16 @@ class TrainingLoop:
 
     def _after_step(self, done: int, taken: StepDone, progress: Progress | _Silent) -> None:
         training, last = self._recipe.training, done == self._recipe.total_steps
-        line = self._skipped.after(done - 1, taken)
-        if line is not None:
-            progress.say(line)
-        self._measured = self._validate(done)
-        if last or self._measured is not None or done % training.log_every_steps == 0:
-            for line in self._show(done, taken):
+        with self._refusals_wait():
+            line = self._skipped.after(done - 1, taken)
+            if line is not None:
                 progress.say(line)
+        self._measured = self._validate(done)
+        self._end_profile(done, progress, last=last)
+        if last or self._measured is not None or done % training.log_every_steps == 0:
+            with self._refusals_wait():
+                for line in self._show(done, taken):
+                    progress.say(line)
         progress.advance()
         if last or done % training.checkpoint.every_steps == 0:
             self._save(done)
@@ -137,6 +148,16 @@ class TrainingLoop:
         self._leave_out(began)
         return measured
 
+    def _end_profile(self, done: int, progress: Progress | _Silent, *, last: bool) -> None:
+        if self._profiler is None:
+            return
+        began = time.monotonic()
+        with self._refusals_wait():
+            line = self._profiler.after(done, last=last)
+            if line is not None:
+                progress.say(line)
+                self._leave_out(began)
+
     def _show(self, done: int, taken: StepDone) -> list[str]:
         self._statistics.reduce()
         work = None if self._utilisation is None else self._utilisation.take()
@@ -149,6 +170,7 @@ class TrainingLoop:
         if done == self._saved_step:
             return  # asked to stop right after saving; a good checkpoint is never written over
         began = time.monotonic()
+        self._raise_unwritten()
         self._reduce_and_compare(done)
         state = {"step": done, "statistics": self._statistics.state(), "skipped": self._skipped.state()}
         if self._measured:
@@ -158,6 +180,15 @@ class TrainingLoop:
         self._saved_step = done
         self._leave_out(began)
 
+    @contextmanager
+    def _refusals_wait(self) -> Iterator[None]:
+        """Keep what a full disk or the like refuses rank 0's records until all ranks can hear of it."""
+        try:
+            yield
+        except OSError as error:
+            sentence = refused_by_system(error.errno, error.filename or self._folder)
+            self._unwritten = error if sentence is None else UserError(sentence)
+
     def _leave_out(self, began: float) -> None:
         """Have the log not count the time since then as training."""
         if self._log is not None:
@@ -165,10 +196,15 @@ class TrainingLoop:
 
     def _result(self, done: int, stopped_by: int = 0) -> LoopResult:
         self._saver.wait()
+        self._raise_unwritten()
         self._reduce_and_compare(done)
         finished = done >= self._recipe.total_steps
         last = None if self._log is None else self._log.last
         return LoopResult(done, finished, self._skipped.not_finite, self._statistics.seen(), last, stopped_by)
+
+    def _raise_unwritten(self) -> None:
+        if gather_numbers([int(self._unwritten is not None)], self._engine.device)[0][0]:
+            raise_everywhere(self._unwritten, 0)
 
     def _reduce_and_compare(self, done: int) -> None:
         """Bring the sums to rank 0; raise on every rank where what was seen is not the plan's, so that no checkpoint hides it."""
