@@ -5,8 +5,7 @@ import torch
 import torch.distributed as dist
 
 import xlm.training.distributed as distributed
-from xlm.errors import UserError
-from xlm.training.distributed import Process, gather_numbers, join_group, leave_group, one_voice, set_threads, tell_all
+from xlm.training.distributed import Process, gather_numbers, join_group, leave_group, set_threads, tell_all
 
 
 def test_a_plain_start_is_rank_0_of_1(monkeypatch):
@@ -54,17 +53,6 @@ def test_one_process_needs_no_launcher(monkeypatch):
     finally:
         leave_group()
     assert not dist.is_initialized()
-
-
-def test_only_rank_0_says_what_all_ranks_found(monkeypatch):
-    waited = []
-    monkeypatch.setattr(distributed.time, "sleep", waited.append)
-    with pytest.raises(UserError, match=r"^wrong$"), one_voice(Process(0, 2, 0, 2)):
-        raise UserError("wrong")
-    assert waited == []
-    with pytest.raises(UserError, match=r"^rank 1 on .*: wrong$"), one_voice(Process(1, 2, 1, 2)):
-        raise UserError("wrong")
-    assert waited == [distributed.SILENCE_S]
 
 
 def test_the_kernel_cache_is_bounded_unless_the_user_says_otherwise(monkeypatch):

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from xlm.errors import UserError
 
 Told = TypeVar("Told")
-# A launcher looks at its processes every second or so.
-SILENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +32,11 @@ class Process:
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
         local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("LOCAL_SIZE") or str(world_size)
         return Process(int(os.environ.get("RANK", "0")), world_size, int(os.environ.get("LOCAL_RANK", "0")), int(local))
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether there are ranks on other hosts."""
+        return self.world_size > self.local_world_size
 
     @property
     def is_main(self) -> bool:
@@ -64,8 +65,11 @@ def bound_kernel_cache() -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
 
 
-def join_group(process: Process, timeout_s: int) -> None:
-    """Form the process group: gloo on CPUs, NCCL on GPUs; a silent rank is noticed after ``timeout_s``."""
+def join_group(process: Process, timeout_s: int, store: Store | None = None) -> None:
+    """Form the process group: gloo on CPUs, NCCL on GPUs; a silent rank is noticed after ``timeout_s``.
+
+    Ranks find each other by ``store``, or without one at MASTER_ADDR and MASTER_PORT.
+    """
     if dist.is_initialized():
         return
     os.environ.update(
@@ -80,7 +84,11 @@ def join_group(process: Process, timeout_s: int) -> None:
     if process.device().type == "cuda":
         torch.cuda.set_device(process.local_rank)
         backend = "nccl"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    timeout = timedelta(seconds=timeout_s)
+    if store is None:
+        dist.init_process_group(backend, timeout=timeout)
+    else:
+        dist.init_process_group(backend, timeout=timeout, store=store, rank=process.rank, world_size=process.world_size)
 
 
 def leave_group() -> None:
@@ -122,21 +130,6 @@ def barrier() -> None:
     """Wait until every rank is here."""
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.barrier()
-
-
-@contextmanager
-def one_voice(process: Process) -> Iterator[None]:
-    """Let rank 0 alone say a UserError that all ranks found.
-
-    The other ranks wait for the launcher to end them, and speak only if it does not: the mistake was theirs.
-    """
-    try:
-        yield
-    except UserError as error:
-        if process.is_main:
-            raise
-        time.sleep(SILENCE_S)
-        raise UserError(f"rank {process.rank} on {socket.gethostname()}: {error}") from None
 
 
 def _free_port() -> int:
