@@ -6,7 +6,7 @@ import torch
 from made_up_saves import STATE, OneRankEngine, damage, save, without_deepspeed
 from made_up_steps import MODEL
 
-import xlm.training.checkpoint as checkpoint
+import xlm.training.checkpoint_files as checkpoint_files
 from xlm.errors import UserError
 from xlm.training.checkpoint import (
     checkpoint_step,
@@ -73,14 +73,14 @@ def test_truncated_missing_and_unlisted_files_are_named(tmp_path):
 def test_a_file_that_the_disk_does_not_give_back_is_skipped_too(tmp_path, capsys, monkeypatch):
     engine = OneRankEngine()
     good, failing = save(engine, tmp_path, 1), save(engine, tmp_path, 2) / STATE
-    plain = checkpoint.file_sha256
+    plain = checkpoint_files.file_sha256
 
     def read(path):
         if path == failing:
             raise OSError(errno.EIO, "Input/output error", str(path))
         return plain(path)
 
-    monkeypatch.setattr(checkpoint, "file_sha256", read)
+    monkeypatch.setattr(checkpoint_files, "file_sha256", read)
     assert latest_checkpoint(tmp_path) == good
     assert f"{failing}: this file of a checkpoint cannot be read (input/output error). It is skipped." in capsys.readouterr().err
 

@@ -13,29 +13,29 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from safetensors.torch import load_file
 
 from xlm.errors import UserError
-from xlm.runs.fingerprint import file_sha256
+from xlm.training.checkpoint_files import COMPLETE, FileRecord, verify_checkpoint
 from xlm.training.engine import TrainingEngine
 from xlm.training.weights import LoadedWeights, load_model_weights
 
-__all__ = ["LoadedWeights", "latest_checkpoint", "load_checkpoint", "load_model_weights"]
+__all__ = [
+    "COMPLETE",
+    "FileRecord",
+    "LoadedWeights",
+    "latest_checkpoint",
+    "load_checkpoint",
+    "load_model_weights",
+    "verify_checkpoint",
+]
 
 FOLDER = "checkpoints"
-COMPLETE = "complete.json"
 LOOP_STATE = "loop.json"
 PAIRS_STATE = "contrastive.safetensors"  # the same on every rank
 _NAME = re.compile(r"^step-(\d{8})$")
-
-
-class FileRecord(TypedDict):
-    """What ``complete.json`` says of a file."""
-
-    size_bytes: int
-    sha256: str
 
 
 def load_checkpoint(engine: TrainingEngine, checkpoint: Path) -> dict[str, Any]:
@@ -85,29 +85,6 @@ def checkpoint_step(checkpoint: Path) -> int:
     if match is None:
         raise UserError("this is not a checkpoint; its folder is named like step-00000100.", file=checkpoint)
     return int(match.group(1))
-
-
-def verify_checkpoint(checkpoint: Path) -> None:
-    """Raise a UserError unless every file is there with its size and sha256."""
-    record = checkpoint / COMPLETE
-    try:
-        files: dict[str, FileRecord] = json.loads(record.read_text(encoding="utf-8"))["files"]
-    except (OSError, json.JSONDecodeError, KeyError, TypeError):
-        raise UserError("this checkpoint has no readable list of its files.", file=record) from None
-    for name, expected in files.items():
-        path = checkpoint / name
-        if not path.is_file():
-            raise UserError("this file of a checkpoint is missing.", file=path)
-        if path.stat().st_size != expected["size_bytes"]:
-            raise UserError(
-                f"this file of a checkpoint is damaged ({path.stat().st_size:,} bytes instead of {expected['size_bytes']:,}).", file=path
-            )
-        try:
-            found = file_sha256(path)
-        except OSError as error:  # a failing disk
-            raise UserError(f"this file of a checkpoint cannot be read ({(error.strerror or str(error)).lower()}).", file=path) from None
-        if found != expected["sha256"]:
-            raise UserError("this file of a checkpoint is damaged (its sha256 is another).", file=path)
 
 
 def validation_loss(checkpoint: Path) -> float | None:

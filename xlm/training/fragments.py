@@ -127,8 +127,13 @@ class StoredState:
     parameters: Mapping[str, StoredParameter]
     counters: Mapping[str, int]
     loss_scale: Mapping[str, float | int] | None
-    world_size: int
     stage: int
+    files: tuple[TensorFile, ...]
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks wrote it."""
+        return len(self.files)
 
     @classmethod
     def open(cls, folder: Path) -> StoredState:
@@ -144,7 +149,7 @@ class StoredState:
                 found.setdefault(fragment.name, []).append((fragment, file))
         parameters = {name: _joined(name, sorted(pieces, key=lambda piece: piece[0].start), folder) for name, pieces in found.items()}
         first = headers[0]
-        return cls(parameters, first.counters, first.loss_scale, first.world_size, first.stage)
+        return cls(parameters, first.counters, first.loss_scale, first.stage, tuple(files))
 
 
 def _files(folder: Path) -> list[TensorFile]:

@@ -83,7 +83,7 @@ class TensorFile:
                 done += read
         return found
 
-    def chunks(self, name: str, start: int, stop: int, most_bytes: int = 1 << 24) -> Iterator[bytearray]:
+    def chunks(self, name: str, start: int, stop: int, most_bytes: int = 1 << 22) -> Iterator[bytearray]:
         """Yield the same bytes in parts of at most ``most_bytes``."""
         step = max(most_bytes // ITEM_BYTES[self.tensors[name].dtype], 1)
         for begin in range(start, stop, step):

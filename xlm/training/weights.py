@@ -24,9 +24,9 @@ from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.permissions import as_other_files
 from xlm.runs.stage import write_json
+from xlm.training.checkpoint_files import DESCRIPTION, WEIGHTS
 
-WEIGHTS = "model.safetensors"
-DESCRIPTION = "model.json"
+__all__ = ["DESCRIPTION", "WEIGHTS", "LoadedWeights", "ModelDescription", "load_model_weights", "write_model_weights"]
 
 
 @dataclass(frozen=True)
