@@ -11,13 +11,14 @@ RECIPE ?= pipelines/recipes/quickstart.yaml
 # Further options of the quickstart, for example ARGS="--set seed=2 --run-dir runs/seed2".
 ARGS ?=
 
-.PHONY: help venv quickstart test test-quick check bench clean
+.PHONY: help venv quickstart test test-quick test-chaos check bench clean
 
 help:
 	@echo "make quickstart   fetch real text, pretrain, evaluate, write runs/quickstart/report.html"
 	@echo "                  (RECIPE=... for another experiment, ARGS=\"--set a.b=c\" for other values)"
 	@echo "make test         every test that fits in minutes, the small whole pipeline included"
 	@echo "make test-quick   the same without the whole pipeline"
+	@echo "make test-chaos   kill training a hundred times, at random, and compare with one never killed (KILLS=n)"
 	@echo "make check        ruff, mypy --strict on xlm/, import-linter"
 	@echo "make bench        every benchmark against its named peer; make bench-data runs one"
 	@echo "make clean        remove .venv and benchmark results (runs/ stays)"
@@ -38,6 +39,12 @@ test: venv
 test-quick: venv
 	$(SIDE_BY_SIDE) -m "not slow and not pipeline"
 	$(RUN) -m pytest -m "not slow and not pipeline" tests/integration
+
+# A hundred kills take about an hour on two idle cores; KILLS=20 for fewer, SEED=2 for others.
+KILLS ?= 100
+SEED ?= 1
+test-chaos: venv
+	$(RUN) tests/chaos/chaos.py --kills $(KILLS) --seed $(SEED) --folder runs/chaos --table runs/chaos/table.txt
 
 check: venv
 	$(VENV)/bin/ruff check .
