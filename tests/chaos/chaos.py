@@ -8,6 +8,7 @@ A line an attempt is printed, and at the end a table, which is written to a file
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import sys
@@ -116,7 +117,7 @@ class Chaos:
     def learn_speed(self, run: Path) -> None:
         """Follow how busy the machine is: kills are due within so many steps."""
         times = [float(str(line["wall_s"])) for line in json_lines(run)[-5:]]
-        gaps = [(later - earlier) / LOG_EVERY for earlier, later in zip(times, times[1:], strict=False)]
+        gaps = [(later - earlier) / LOG_EVERY for earlier, later in itertools.pairwise(times)]
         self.step_s = max(min(gaps, default=self.step_s), 0.02)
 
     def count(self, kill: Kill, ended: Ended, stage: int, saving: str) -> None:
