@@ -33,7 +33,8 @@ if ! packages_current; then
     say "making $venv from requirements.lock (about 2 GB and two minutes; a CUDA build of torch takes more)"
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    pip install --requirement requirements.lock || {
+    # Byte code of what is used is made at the first import; of everything it would take another minute.
+    pip install --no-compile --requirement requirements.lock || {
         say "error: pip could not install requirements.lock; check that a Python package index can be reached and that the disk has room (pip's own message is above)."
         exit 2
     }

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import math
-import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +22,7 @@ from torch import Tensor, nn
 from xlm.batching.packed_batch import PackedBatch
 from xlm.config.training import LossScaleSection, OptimizerSection
 from xlm.training.deepspeed_config import zero_stage
+from xlm.training.deepspeed_import import import_deepspeed
 from xlm.training.engine_layout import full_weights
 from xlm.training.engine_state import read_state, snapshot, write_rank_state
 from xlm.training.loss_scale import LossScale
@@ -54,7 +52,7 @@ class TrainingEngine:
         loss_scale: LossScaleSection | None = None,
     ) -> None:
         """Wrap the objective; the process group must exist. ``config`` is a loaded DeepSpeed configuration."""
-        deepspeed = _import_deepspeed()
+        deepspeed = import_deepspeed()
         config = dict(config)
         # None in other precisions than fp16, where nothing scales the loss.
         self.loss_scale = LossScale(loss_scale or LossScaleSection()) if config.get("fp16", {}).get("enabled") else None
@@ -192,17 +190,3 @@ def _allow_fp16_on_cpus() -> None:
     accelerator = get_accelerator()
     if accelerator.device_name() == "cpu":
         accelerator.is_fp16_supported = lambda: True
-
-
-def _import_deepspeed() -> Any:  # noqa: ANN401 (DeepSpeed has no types)
-    # Its shared-memory operator serves inference only, and compiling it takes a C++ compiler and up to a minute.
-    os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
-    import deepspeed
-    import deepspeed.ops
-    from deepspeed.utils import logger
-
-    logger.setLevel(logging.ERROR)
-    # torch renames collectives that DeepSpeed calls in every step.
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\..*")
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    return deepspeed
