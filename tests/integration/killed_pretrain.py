@@ -1,21 +1,27 @@
 """``pipelines/pretrain.py`` that kills itself: $KILL is ``POINT:RANK:COUNT``, the COUNT-th time RANK is at POINT.
 
-Points: ``step`` (before a micro-batch's forward), ``terminate`` (the same, with SIGTERM), ``save`` (before
-this rank writes its part), ``saved`` (after it), ``rename`` (all is written, the folder not renamed yet).
+Points: ``step`` (before a micro-batch's forward), ``terminate`` (the same, with SIGTERM twice), ``notice`` (the same, with
+SIGUSR1 to the launcher and all ranks), ``save`` (before this rank writes its part), ``rename`` (all is written, the folder not
+renamed yet), ``retain`` (before an old checkpoint is removed).
 Others hit what feeds the rank: ``worker`` (before a micro-batch's forward, kills one of its loader workers),
-``disk`` (a batch cannot be read).
+``disk`` (a batch cannot be read). And what it writes to, before its part of a checkpoint: ``full`` (the file system of the
+folder has no room left), ``read_only`` (checkpoints are mounted so that nothing can be written).
 """
 
 import errno
 import os
 import runpy
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 
-import xlm.training.engine as engine
+import xlm.training.saving as saving
 from xlm.batching.loader import BatchLoader
+from xlm.training.engine import TrainingEngine
 
 POINT, RANK, COUNT = os.environ["KILL"].split(":")
 seen = 0
@@ -34,27 +40,41 @@ def act():
         next(child for child in psutil.Process().children() if "xlm.batching.worker_process" in child.cmdline()).kill()
     elif POINT == "disk":
         raise OSError(errno.EIO, "Input/output error", "de.arrow")
+    elif POINT == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+    elif POINT == "notice":
+        os.killpg(0, signal.SIGUSR1)
+    elif POINT == "full":
+        ballast = train_folder() / "ballast"
+        ballast.write_bytes(bytes(shutil.disk_usage(ballast.parent).free - 8192))
+    elif POINT == "read_only":
+        checkpoints = str(train_folder() / "checkpoints")
+        subprocess.run(["mount", "--bind", checkpoints, checkpoints], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", checkpoints], check=True)
     else:
-        os.kill(os.getpid(), signal.SIGTERM if POINT == "terminate" else signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def before(owner, name, *points, after=()):
+def train_folder():
+    return Path(sys.argv[sys.argv.index("--run-dir") + 1]) / "train"
+
+
+def before(owner, name, *points):
     plain = getattr(owner, name)
 
     def watched(*arguments, **named):
         for point in points:
             at(point)
-        result = plain(*arguments, **named)
-        for point in after:
-            at(point)
-        return result
+        return plain(*arguments, **named)
 
     setattr(owner, name, watched)
 
 
-before(engine.TrainingEngine, "accumulate", "step", "terminate", "worker")
+before(TrainingEngine, "accumulate", "step", "terminate", "notice", "worker")
 before(BatchLoader, "batch", "disk")
-before(engine.TrainingEngine, "save", "save", after=("saved",))
-before(Path, "rename", "rename")
+before(saving._Part, "write", "save", "full", "read_only")
+before(saving, "make_visible", "rename")
+before(saving, "_take_away", "retain")
 
 runpy.run_path(str(Path(__file__).parents[2] / "pipelines" / "pretrain.py"), run_name="__main__")

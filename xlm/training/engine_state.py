@@ -53,14 +53,14 @@ COUNTERS = ("global_steps", "skipped_steps")
 
 @dataclass(frozen=True)
 class RankState:
-    """One rank's part of the state on the CPU; shares nothing with the engine, which may go on training."""
+    """One rank's part of the state on the CPU; a copy shares nothing with the engine, which may go on training."""
 
     tensors: Mapping[str, Tensor]  # moments by `tensor_name`, flat
     header: StateHeader
 
 
-def snapshot(engine: TrainingEngine) -> RankState:
-    """Copy what this rank holds; no rank waits for another."""
+def snapshot(engine: TrainingEngine, *, copy: bool = True) -> RankState:
+    """Copy what this rank holds; no rank waits for another. Without ``copy`` the engine must not train until it is written."""
     held = pieces(engine) if engine.stage > 0 or dist.get_rank() == 0 else []  # stage 0: all ranks hold the same
     optimizer = stepped_optimizer(engine)
     tensors: dict[str, Tensor] = {}
@@ -71,7 +71,7 @@ def snapshot(engine: TrainingEngine) -> RankState:
         for key, value in optimizer.state.get(piece.flat, {}).items():
             if isinstance(value, Tensor) and value.shape == piece.flat.shape:
                 moments.append(key)
-                tensors[tensor_name(key, piece.name)] = piece.of(value).to("cpu", copy=True)
+                tensors[tensor_name(key, piece.name)] = piece.of(value).to("cpu", copy=copy)
             else:
                 scalars[key] = _scalar(key, value)
         fragments.append(Fragment(piece.name, piece.start, piece.stop, piece.shape, tuple(sorted(moments)), scalars))

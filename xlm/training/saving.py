@@ -1,6 +1,6 @@
 """Saving at step boundaries, while training waits or while it goes on; on all ranks or on none.
 
-Every rank copies what it holds to CPU memory at the boundary, and a thread writes the copy, flushes it to disk and hashes it.
+Every rank copies what it holds to CPU memory at the boundary, and a thread writes it, flushes it to disk and hashes it.
 Ranks tell each other how far they are in the numbers that they exchange at every step anyway (`Saver.status`,
 `Saver.advance`). When all have written, rank 0 lists the files, renames the folder in one atomic step and removes what need
 not stay. Saving synchronously is the same with training waiting for it. What keeps any rank from writing ends training on
@@ -79,7 +79,8 @@ class Saver:
         self.wait()
         final = self._folder / f"step-{description.step:08d}"
         self._on_main(lambda: self._make_room(final), description.step)
-        part = _take_part(self._engine, self._process, description, loop_state)
+        # Where training waits, there is no need of memory for a second optimizer state.
+        part = _take_part(self._engine, self._process, description, loop_state, copy=self._section.asynchronous)
         self._flight = _Flight(final, _Task(lambda: part.write(partial_folder(final))))
         if not self._section.asynchronous:
             self.wait()
@@ -229,7 +230,7 @@ class _Main:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one rank writes of a checkpoint, in CPU memory; it shares nothing with the engine, which may go on training."""
+    """What one rank writes of a checkpoint, in CPU memory; copied where the engine is to go on training."""
 
     state: RankState
     main: _Main | None
@@ -247,9 +248,11 @@ class _Part:
         return records
 
 
-def _take_part(engine: TrainingEngine, process: Process, description: ModelDescription, loop_state: Mapping[str, Any]) -> _Part:
-    """Copy what this rank is to write; all ranks go through the weights together."""
-    state = snapshot(engine)
+def _take_part(
+    engine: TrainingEngine, process: Process, description: ModelDescription, loop_state: Mapping[str, Any], *, copy: bool
+) -> _Part:
+    """Take what this rank is to write; all ranks go through the weights together."""
+    state = snapshot(engine, copy=copy)
     weights = {name: tensor for name, tensor in engine.full_weights() if process.is_main}
     main = None
     if process.is_main:
