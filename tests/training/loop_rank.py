@@ -1,5 +1,7 @@
 """One rank of a loop; argv is what its loader does: "whole", "dropped" (a row is lost), or how it fails on rank 1 at step 2.
 
+At step 4 of "whole" the loss of rank 1's second micro-batch is NaN.
+
 That is "user error", "bug" or "empty" (it ends early).
 """
 
@@ -27,6 +29,12 @@ class FailingBatches(Batches):
             yield step, batches
 
 
+class DivergingEngine(CountingEngine):
+    def accumulate(self, batch, context, **options):
+        loss = super().accumulate(batch, context, **options)
+        return loss * float("nan") if self.keys[-1][1:] == (4, 1, 1) else loss
+
+
 what = sys.argv[1]
 process = Process.from_environment()
 join_group(process, timeout_s=60)
@@ -34,7 +42,10 @@ test_loop.loop_module.Saver = partial(test_loop.KeptStates, {})
 batches = (DroppingBatches if what == "dropped" else FailingBatches)(rank=process.rank, world_size=2)
 with tempfile.TemporaryDirectory() as folder:
     try:
-        seen = make_loop(Path(folder), CountingEngine(), batches, process=process, unlike_plan=unlike).run(None).seen
+        engine = DivergingEngine(poison={4}) if what == "whole" else CountingEngine()
+        seen = make_loop(Path(folder), engine, batches, process=process, unlike_plan=unlike).run(None).seen
+        for path in Path(folder).glob("skipped.jsonl"):
+            print(path.read_text(encoding="utf-8").strip())
         print((sorted(seen.tokens.items()), sorted(seen.rows.items())))
     except (UserError, RuntimeError) as error:
         print(type(error).__name__, error, "|", type(error.__cause__).__name__)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from xlm.batching.packed_batch import PackedBatch
 from xlm.config.recipe import Recipe
 from xlm.training.distributed import Process, gather_numbers, raise_everywhere
@@ -43,11 +45,15 @@ class Agreement:
 
 @dataclass(frozen=True)
 class StepDone:
-    """A step that was taken: what the engine made of it, at which learning rate, in which phase."""
+    """A step that was taken: what the engine made of it, at which learning rate, in which phase.
+
+    ``losses`` are the parts of its loss that this rank's micro-batches have.
+    """
 
     result: StepResult
     learning_rate: float
     phase: int
+    losses: Sequence[Tensor] = ()
 
 
 class StepRunner:
@@ -88,15 +94,17 @@ class StepRunner:
 
     def train(self, step: int, micro_batches: Sequence[PackedBatch], context: StepContext) -> StepDone:
         """Add the gradients of this rank's micro-batches and change the weights."""
+        losses = []
         for number, batch in enumerate(micro_batches):
             self._engine.set_dropout_key(self._recipe.seed, step, number, self._process.rank)
-            self._engine.accumulate(
+            loss = self._engine.accumulate(
                 batch.to(self._engine.device),
                 context,
                 with_pairs=number == 0 and context.pairs > 0,
                 last=number == len(micro_batches) - 1,
             )
+            losses.append(loss)
         rate = learning_rate_at(self._recipe, step, context.phase)
         result = self._engine.step(rate)
         self._statistics.commit_step(result.applied)
-        return StepDone(result, rate, context.phase)
+        return StepDone(result, rate, context.phase, losses)
