@@ -103,7 +103,11 @@ def test_the_first_difference_is_one_sentence(tmp_path, wanted, sentence):
         (record(deepspeed=deepspeed(1)), "from 2 ranks at ZeRO stage 2 to 2 ranks at ZeRO stage 1"),
         (
             record(deepspeed=deepspeed(zero_optimization={"stage": 2, "reduce_bucket_size": 7})),
-            r"another DeepSpeed layout \(zero_optimization.reduce_bucket_size\)",
+            "goes on with another zero_optimization.reduce_bucket_size:",
+        ),
+        (
+            record(recipe(micro_batch_tokens=32), world_size=1),
+            "from 2 ranks at ZeRO stage 2 to 1 rank at ZeRO stage 2 and with another training.micro_batch_tokens:",
         ),
     ],
 )

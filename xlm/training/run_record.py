@@ -3,7 +3,7 @@
 ``run.json`` is written before the first step. A start in the same folder with another recipe or other data
 would silently be a mixture; it is refused with a sentence that names the first difference. Strict on purpose:
 only when to save, when to show, how long to wait, who builds batches ahead, how to evaluate, and how training is
-spread over ranks (their number, ZeRO's stage and sizes) may change within a run.
+spread over ranks and memory (their number, ZeRO's stage and sizes, micro-batches) may change within a run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ FREE_TRAINING_KEYS = frozenset(
 )
 # Of DeepSpeed's configuration: how a step is spread over ranks and memory, not what is computed but for rounding.
 LAYOUT_KEYS = frozenset({"zero_optimization", "gradient_accumulation_steps", "train_batch_size", "steps_per_print", "wall_clock_breakdown"})
+# The same of the recipe.
+LAYOUT_SETTINGS = frozenset({"training.micro_batch_tokens", "training.activation_checkpointing"})
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ def check_same_run(found: RunRecord, wanted: RunRecord, train_folder: Path) -> N
     """Raise a UserError that names the first difference which forbids going on with the run in this folder."""
     remedy = f"put it back to go on, choose another --run-dir, or delete {train_folder} to train anew"
     for name, before, now in _differences(dict(found.recipe), dict(wanted.recipe)):
+        if name in LAYOUT_SETTINGS:
+            continue
         raise UserError(
             f"the run in this folder was started with {name} = {before}, the recipe now says {now}; {remedy}.", file=train_folder
         )
@@ -130,24 +134,27 @@ def check_same_run(found: RunRecord, wanted: RunRecord, train_folder: Path) -> N
 
 def layout_note(found: RunRecord, wanted: RunRecord) -> str | None:
     """Say for people how this start spreads training otherwise than the last one did; None where it does not."""
-    if found.world_size != wanted.world_size or found.zero_stage != wanted.zero_stage:
-        before, now = (f"{_ranks(record.world_size)} at ZeRO stage {record.zero_stage}" for record in (found, wanted))
-        return f"note: this run goes on from {before} to {now}: the same data, losses the same but for the rounding of their sums."
-    changed = [name for name, _, _ in _differences(_layout(found.deepspeed), _layout(wanted.deepspeed))]
-    if not changed:
+    parts = []
+    before, now = (f"{_ranks(record.world_size)} at ZeRO stage {record.zero_stage}" for record in (found, wanted))
+    if before != now:
+        parts.append(f"from {before} to {now}")
+    changed = [name for name, _, _ in _differences(_layout(found), _layout(wanted)) if name != "zero_optimization.stage"]
+    if changed:
+        parts.append(f"with another {', '.join(changed)}")
+    if not parts:
         return None
-    return (
-        f"note: this run goes on with another DeepSpeed layout ({', '.join(changed)}): losses the same but for the rounding of their sums."
-    )
+    return f"note: this run goes on {' and '.join(parts)}: the same data, sums rounded in another order, other dropout masks."
 
 
 def _ranks(number: int) -> str:
     return f"{number} rank{'' if number == 1 else 's'}"
 
 
-def _layout(deepspeed: Mapping[str, Any]) -> dict[str, Any]:
-    # Numbers of printed lines and of micro-batches change no sum by themselves.
-    return {"zero_optimization": deepspeed.get("zero_optimization", {})}
+def _layout(record: RunRecord) -> dict[str, Any]:
+    training = record.recipe.get("training", {})
+    settings = {f"training.{name}": value for name, value in training.items() if f"training.{name}" in LAYOUT_SETTINGS}
+    # How many micro-batches there are follows from the rest.
+    return {"zero_optimization": record.deepspeed.get("zero_optimization", {}), **settings}
 
 
 def _without_layout(deepspeed: Mapping[str, Any]) -> dict[str, Any]:
