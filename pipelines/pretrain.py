@@ -102,8 +102,8 @@ def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> N
 def meet(roll_call: RollCall, invocation: Invocation, process: Process, inputs: TrainingInputs) -> Sequence[Member]:
     """Form the process group, if all ranks have the same and there is room for what comes."""
     recipe, folder = invocation.recipe, invocation.folder.root
-    preflight = Preflight(recipe, inputs.fingerprints, invocation.arguments.deepspeed_config, folder, is_main=process.is_main)
-    members = roll_call.meet(partial(preflight.facts, process.device()), recipe.training.process_group_timeout_s, preflight.compare)
+    preflight = Preflight(recipe, inputs.fingerprints, invocation.arguments.deepspeed_config, folder, process)
+    members = roll_call.meet(preflight.facts, recipe.training.process_group_timeout_s, preflight.compare)
     line = try_network(members, process.device()) if process.world_size > 1 else None
     if line is not None:
         print(f"pretraining: {line}")

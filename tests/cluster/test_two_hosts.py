@@ -9,7 +9,7 @@ from training import by_hand, curve, started_together
 
 from xlm.runs.folder import RunFolder
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 SHORT = {**RECIPE, "training": {**RECIPE["training"], "precision": "fp32"}}
 
 

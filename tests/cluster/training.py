@@ -28,14 +28,14 @@ class Started:
         for line in self.process.stdout:
             self.printed += line
 
-    def wait(self, timeout_s=240):
+    def wait(self, timeout_s=900):
         """Return the exit code; `printed` and `wall_s` are then complete."""
         code = self.process.wait(timeout=timeout_s)
         self.wall_s = time.monotonic() - self.began
         self._reader.join(timeout=10)
         return code
 
-    def wait_for(self, condition, timeout_s=180):
+    def wait_for(self, condition, timeout_s=600):
         until = time.monotonic() + timeout_s
         while not condition():
             assert self.process.poll() is None, f"ended with {self.process.returncode} too early:\n{self.printed}"

@@ -1,4 +1,5 @@
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -38,15 +39,16 @@ def this_rank(folder, *, is_main, inputs=None):
     recipe = CheckpointSection()  # any settings will do
     config = folder / "ds.json"
     config.write_text(json.dumps({"zero_optimization": {"stage": 2}}), encoding="utf-8")
-    return Preflight(recipe, inputs or {"shards": "abc"}, config, folder / "run", is_main=is_main)
+    return Preflight(recipe, inputs or {"shards": "abc"}, config, folder / "run", Process(0 if is_main else 1, 2, 0, 1))
 
 
 def test_the_same_ranks_pass_silently_and_leave_nothing(tmp_path, capsys):
     ranks = [this_rank(tmp_path, is_main=rank == 0) for rank in range(2)]
-    facts = [rank.facts(torch.device("cpu")) for rank in ranks]
+    facts = [rank.facts() for rank in ranks]
     assert facts[0]["DeepSpeed: zero_optimization.stage"] == "2"
     assert facts[0]["every_steps"] == "500"
     assert facts[0]["shards"] == "abc"
+    assert re.fullmatch("[0-9a-f]{16}", facts[0]["code"])
     assert facts[0]["torch"] == torch.__version__.partition("+")[0] or facts[0]["torch"] == torch.__version__
     ranks[0].compare(members(*facts))
     assert capsys.readouterr() == ("", "")
@@ -55,7 +57,7 @@ def test_the_same_ranks_pass_silently_and_leave_nothing(tmp_path, capsys):
 
 def test_a_difference_is_a_table_and_a_sentence(tmp_path, capsys):
     first = this_rank(tmp_path, is_main=True)
-    facts = first.facts(torch.device("cpu"))
+    facts = first.facts()
     other = {**facts, "numpy": "1.0", "every_steps": "7"}
     with pytest.raises(UserError, match=r"^birch \(rank 1\) has numpy 1.0, most have .* \(1 more in the table above\); training needs"):
         first.compare(members(facts, other, facts))
@@ -68,7 +70,7 @@ def test_a_run_folder_that_is_not_shared_is_noticed(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     second = this_rank(tmp_path / "elsewhere", is_main=False)
     with pytest.raises(UserError, match=r"^birch \(rank 1\) does not see the run folder of rank 0"):
-        first.compare(members(first.facts(torch.device("cpu")), second.facts(torch.device("cpu"))))
+        first.compare(members(first.facts(), second.facts()))
 
 
 def test_too_little_memory_or_space_is_a_sentence(tmp_path, monkeypatch):

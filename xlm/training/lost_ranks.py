@@ -104,9 +104,7 @@ def _has_ended(member: Member) -> bool:
 def _gone(gone: Sequence[Member], silent_s: Callable[[int], float], *, waited: bool) -> str:
     since = max(silent_s(member.rank) for member in gone)
     if waited:
-        return (
-            f"{named(gone)} cannot be reached, no sign for {since:.0f} s: the host is down, stopped, or the network to it is cut. {GO_ON}"
-        )
+        return f"no sign of {named(gone)} for {since:.0f} s: the host is down or stopped, or the network to it is cut. {GO_ON}"
     return f"{named(gone)} ended without a word: killed (perhaps for memory), or the host went down. {GO_ON}"
 
 

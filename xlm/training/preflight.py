@@ -43,18 +43,21 @@ CLOCK_S = 5.0
 class Preflight:
     """What this rank has, and on rank 0 what all have; made before the ranks meet."""
 
-    def __init__(self, recipe: Recipe, inputs: Mapping[str, str], deepspeed_config: Path, folder: Path, *, is_main: bool) -> None:
+    def __init__(self, recipe: Recipe, inputs: Mapping[str, str], deepspeed_config: Path, folder: Path, process: Process) -> None:
         """Take fingerprints of what was read as ``inputs``, and the run's folder."""
+        self._process = process
         self._recipe, self._inputs, self._deepspeed, self._folder = recipe, inputs, deepspeed_config, folder
-        if is_main:
+        if process.is_main:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / TOKEN).write_text(uuid.uuid4().hex, encoding="utf-8")
 
-    def facts(self, device: torch.device) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         """Return what this rank has, by name; all but the commit has to be the same everywhere."""
+        device = self._process.device()
+        # Ranks of one host have one copy of the code, which somebody may be editing.
+        code = {"code": code_fingerprint(*ROOMS), COMMIT: _commit()} if self._process.spans_hosts else {}
         return {
-            "code": code_fingerprint(*ROOMS),
-            COMMIT: _commit(),
+            **code,
             "python": platform.python_version(),
             **{name: version(name) for name in PACKAGES},
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,

@@ -1,0 +1,98 @@
+"""Hosts that die, networks that are cut or slow: one sentence with the host and the reason, and the next start goes on."""
+
+import re
+import shutil
+import time
+
+import pytest
+from training import by_hand, curve, started_together, without_ssh
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+LOST = 75
+TIMEOUT_S = 30
+# Beyond the timeout: signs of life that are waited for, and ending.
+A_LITTLE_S = 30
+
+
+@pytest.fixture(scope="module")
+def run(made, tmp_path_factory):
+    root = tmp_path_factory.mktemp("trouble")
+    shutil.copytree(made, root, dirs_exist_ok=True)
+    return root / "run"
+
+
+@pytest.fixture(scope="module")
+def untroubled(rack, run):
+    ranks = start(rack, run)
+    assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].printed
+    trained = curve(run)
+    shutil.rmtree(run / "train")
+    return trained
+
+
+def start(rack, run):
+    return by_hand([rack[0], rack[1]], run.parent / "recipe.yaml", run, "--set", f"training.process_group_timeout_s={TIMEOUT_S}")
+
+
+def steps(run):
+    return curve(run)[-1]["step"] if (run / "train" / "metrics.jsonl").exists() and curve(run) else 0
+
+
+def wait_for_steps(ranks, run, more):
+    """Wait until training, which may have gone on from a checkpoint, shows ``more`` steps."""
+    shown = ranks[0].printed.count("\nstep ")
+    ranks[0].wait_for(lambda: ranks[0].printed.count("\nstep ") >= shown + more)
+
+
+def test_whatever_happens_to_a_host_the_next_start_goes_on_and_the_run_is_the_same(rack, run, untroubled):
+    ranks = start(rack, run)
+    wait_for_steps(ranks, run, 3)
+    rack[1].kill()
+    killed = time.monotonic()
+    assert ranks[0].wait() == LOST, ranks[0].printed
+    assert time.monotonic() - killed < A_LITTLE_S
+    ranks[1].wait()
+    assert re.search(r"^error: birch \(rank 1\) ended without a word: killed .* Start the same command again", started_together(ranks))
+
+    ranks = start(rack, run)
+    wait_for_steps(ranks, run, 2)
+    rack[1].unplug()
+    cut = time.monotonic()
+    codes = [rank.wait() for rank in ranks]
+    assert time.monotonic() - cut < TIMEOUT_S + A_LITTLE_S
+    rack[1].plug_in_again()
+    assert codes == [LOST, LOST], ranks[0].printed
+    # The cut host cannot hear that rank 0 has spoken, and has a terminal of its own.
+    assert re.search(r"error: birch \(rank 1\): no sign of rank 0 on alder for \d+ s", ranks[1].printed), ranks[1].printed
+    assert re.search(r"^error: no sign of birch \(rank 1\) for \d+ s: .* network to it is cut", started_together(ranks[:1]))
+    assert "Traceback" not in ranks[1].printed
+
+    ranks = start(rack, run)
+    wait_for_steps(ranks, run, 2)
+    rack[0].kill()
+    assert ranks[1].wait() == LOST, ranks[1].printed
+    assert re.search(r"^error: birch \(rank 1\): no sign of rank 0 on alder", started_together(ranks[1:]))
+
+    ranks = start(rack, run)
+    wait_for_steps(ranks, run, 1)
+    with rack[1].slow(200):
+        wait_for_steps(ranks, run, 1)
+    rack[1].unplug()
+    time.sleep(TIMEOUT_S / 6)
+    rack[1].plug_in_again()
+    assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].printed
+    assert curve(run) == untroubled
+
+
+def test_rank_0_killed_under_launchers_says_who_was_killed(rack, run):
+    shutil.copytree(run, run.parent / "launched", ignore=shutil.ignore_patterns("train"))
+    launched = without_ssh(
+        rack, run.parent / "recipe.yaml", run, "--set", "seed=6", "--set", f"training.process_group_timeout_s={TIMEOUT_S}"
+    )
+    launched[0].wait_for(lambda: "\nstep " in launched[0].printed)
+    rack[0].ranks()[0].kill()
+    codes = [one.wait() for one in launched]
+    assert codes[1] == LOST, launched[1].printed
+    assert codes[0] not in (0, LOST)
+    assert "exits with return code = -9" in launched[0].printed
+    assert "error: birch (rank 1): no sign of rank 0 on alder" in launched[1].printed
