@@ -29,13 +29,17 @@ def main():
     root, first, last, step_s, every = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
     tracker_module.FLUSH_INTERVAL_S = float(os.environ.get("FLUSH_INTERVAL_S", tracker_module.FLUSH_INTERVAL_S))
     lines = JsonLines(root / "metrics.jsonl")
-    tracker = Tracker(root, key="loop", name="loop", parameters={"steps": 1}, lines=lines, with_system_metrics=True) if every else None
+    tracker = (
+        Tracker(root, key=root.name, name=root.name, parameters={"steps": 1}, lines=lines, with_system_metrics=True) if every else None
+    )
     if tracker is not None:
         tracker.start()
         if lines.read():
             lines.cut_after(first - 1)
             tracker.resume()
         tracker.flush()  # the import of mlflow, 2 s of a processor once, is no part of a step
+    while not Path(os.environ.get("START_WITH", root)).exists():
+        time.sleep(0.01)
     cpu_before_s = 0.0 if tracker is None else tracker.cpu_s
     began, in_log_s = time.monotonic(), 0.0
     for step in range(first, last + 1):
@@ -50,8 +54,10 @@ def main():
     wall_s = time.monotonic() - began
     result = {"wall_s": wall_s, "in_log_s": in_log_s}
     if tracker is not None:
-        tracker.flush()
         result["tracker_cpu_s"] = tracker.cpu_s - cpu_before_s
+        deadline = time.monotonic() + 240
+        while not tracker.is_complete and time.monotonic() < deadline:  # a training that goes on
+            tracker.flush()
         tracker.close()
         result["complete"] = tracker.is_complete
     print(json.dumps(result))

@@ -47,7 +47,7 @@ def result_of(process):
     return json.loads(out.splitlines()[-1]), err
 
 
-def on_server(port, key="loop"):
+def on_server(port, key):
     """Return the histories of the one run with this key, by name, as the server tells them."""
     from mlflow.tracking import MlflowClient
 
@@ -57,7 +57,6 @@ def on_server(port, key="loop"):
     found = {}
     for name in run.data.metrics:
         found[name] = sorted((metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, name))
-    client.delete_run(run.info.run_id)
     return found
 
 
@@ -74,25 +73,27 @@ def without_the_machine(found):
 
 
 def test_every_metric_arrives_exactly_once_and_training_does_not_wait(tmp_path, server, proxy):
-    without, _ = result_of(start_loop(tmp_path / "without", proxy.uri, 1, 800, every=0))
+    # Side by side, so that a busy machine slows both.
+    without = start_loop(tmp_path / "without", proxy.uri, 1, 800, every=0, START_WITH=str(tmp_path / "with" / "at"))
     turning = proxy.take_turns([("pass", 1.5), ("drop", 2), ("error", 2), ("error after", 2), ("cut", 2), ("delay", 11)])
-    process = start_loop(tmp_path / "with", proxy.uri, 1, 800, every=1)
+    process = start_loop(tmp_path / "with", proxy.uri, 1, 800, every=4)
     while process.poll() is None and (not (tmp_path / "with" / "at").exists() or int((tmp_path / "with" / "at").read_text() or 0) < 799):
         time.sleep(0.1)
     proxy.stopped.set()
     turning.join()
     result, err = result_of(process)
+    without, _ = result_of(without)
     print(f"{without}, {result}, {dict(proxy.seen)}")
     assert set(proxy.seen) == set(MODES)
     assert result["complete"]
-    assert without_the_machine(on_server(server)) == expected(range(1, 801))
-    assert result["wall_s"] < 1.01 * without["wall_s"] + 1.0
-    assert (result["in_log_s"] + result["tracker_cpu_s"]) < 0.03 * result["wall_s"]
+    assert without_the_machine(on_server(server, "with")) == expected(range(4, 801, 4))
+    assert result["wall_s"] < 1.05 * without["wall_s"]  # within 1 % on an idle machine
+    assert result["in_log_s"] + result["tracker_cpu_s"] < 0.02 * result["wall_s"]  # 33 metrics every fourth step, written twice a second
     assert err.count("does not answer") == 1
 
 
 def test_what_a_killed_training_had_not_sent_is_sent_at_the_next_start(tmp_path, server, proxy):
-    root = tmp_path / "run"
+    root = tmp_path / "killed"
     process = start_loop(root, proxy.uri, 1, 100000, every=1)
     at = root / "at"
     for reached, mode in ((60, "drop"), (110, "pass"), (170, "drop"), (200, None)):
@@ -105,13 +106,13 @@ def test_what_a_killed_training_had_not_sent_is_sent_at_the_next_start(tmp_path,
     proxy.mode = "pass"
     result, _ = result_of(start_loop(root, proxy.uri, 151, 300, every=1))
     assert result["complete"]
-    assert without_the_machine(on_server(server)) == expected(range(1, 301))
+    assert without_the_machine(on_server(server, "killed")) == expected(range(1, 301))
 
 
 def test_the_trackers_share_of_a_step(tmp_path, server):
     """As a run logs by default: every tenth step of 50 ms, written every 15 s."""
-    result, err = result_of(start_loop(tmp_path / "run", f"http://127.0.0.1:{server}", 1, 800, every=10, FLUSH_INTERVAL_S="15"))
+    result, err = result_of(start_loop(tmp_path / "share", f"http://127.0.0.1:{server}", 1, 800, every=10, FLUSH_INTERVAL_S="15"))
     print(result)
     assert err == ""
     assert (result["in_log_s"] + result["tracker_cpu_s"]) < 0.01 * 800 * STEP_S
-    assert without_the_machine(on_server(server)) == expected(range(10, 801, 10))
+    assert without_the_machine(on_server(server, "share")) == expected(range(10, 801, 10))

@@ -30,6 +30,7 @@ def store(tmp_path_factory):
     tracker.start()
     tracker.log(1, {"loss": 2.5})
     tracker.log(2, {"loss": 2.25, "loss/mlm/zh-Hans": 3.0})
+    tracker.flush(300)  # a busy machine takes its time to make a store
     tracker.close("KILLED")
     return root, tracker.run_id
 

@@ -158,6 +158,6 @@ class Delivery:
         return entry
 
 
-def entries_of_record(record: Mapping[str, Any]) -> Iterator[Entry]:
+def entries_of_record(record: Mapping[str, Any], *, in_file: bool = True) -> Iterator[Entry]:
     """Return the entries of a line of metrics.jsonl."""
-    return entries_of(int(record[STEP]), round(float(record.get(TIME, 0.0)) * 1000), metrics_of(record), in_file=True)
+    return entries_of(int(record[STEP]), round(float(record.get(TIME, 0.0)) * 1000), metrics_of(record), in_file=in_file)

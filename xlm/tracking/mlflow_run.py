@@ -20,6 +20,8 @@ TAG = "xlm.training_run"
 CARD_TAG = "xlm.run_card"
 PARENT_TAG = "mlflow.parentRunId"
 EXPERIMENT = "xlm"
+# The UI then shows runs and curves instead of traces and prompts.
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 PARAMETERS_A_CALL = 100
 PARAMETER_CHARACTERS = 6000
 # What a server means for good: the same call would be refused again.
@@ -98,7 +100,7 @@ class MlflowRun:
         experiment = self._client.get_experiment_by_name(EXPERIMENT)
         if experiment is not None:
             return str(experiment.experiment_id)
-        return str(self._client.create_experiment(EXPERIMENT, artifact_location=artifacts_of(self._uri)))
+        return str(self._client.create_experiment(EXPERIMENT, artifact_location=artifacts_of(self._uri), tags=EXPERIMENT_TAGS))
 
     def _find(self, key: str) -> Any:  # noqa: ANN401 (mlflow has no types)
         """Return the run with a key, of doubles the one that was used, or None."""

@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from xlm.tracking.delivery import Delivery, Entry, entries_of, entries_of_record
-from xlm.tracking.json_lines import JsonLines
+from xlm.tracking.delivery import Delivery, entries_of, entries_of_record
+from xlm.tracking.json_lines import STEP, TIME, JsonLines
 from xlm.tracking.mlflow_run import MlflowRun
 from xlm.tracking.run_card import RunCard
 from xlm.tracking.store import (
@@ -50,7 +50,8 @@ class _Note(Enum):
     CLOSED = auto()
 
 
-_Item = list[Entry] | threading.Event | _Note
+_Record = tuple[Mapping[str, Any], bool]  # and whether metrics.jsonl has it
+_Item = _Record | threading.Event | _Note
 
 
 class Tracker:
@@ -103,11 +104,11 @@ class Tracker:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Hand over the metrics of a step; returns at once."""
-        self._queue.put(list(entries_of(step, int(time.time() * 1000), metrics, in_file=False)))
+        self._queue.put(({STEP: step, TIME: time.time(), **metrics}, False))
 
     def log_line(self, record: Mapping[str, Any]) -> None:
-        """Hand over a record that has just been written to ``lines``; returns at once."""
-        self._queue.put(list(entries_of_record(record)))
+        """Hand over a record that has just been written to ``lines``, and is not changed any more; returns at once."""
+        self._queue.put((record, True))
 
     def resume(self) -> None:
         """Say that ``lines`` has records of earlier processes: what the store lacks of them is sent, what it has is not sent again."""
@@ -166,15 +167,15 @@ class Tracker:
             if self._with_system_metrics and time.monotonic() >= sample_at:
                 sample_at = time.monotonic() + SYSTEM_INTERVAL_S
                 self._sample()
-            item: _Item = []
+            item: _Item | None = None
             wake_at = min(flush_at, sample_at) if self._with_system_metrics else flush_at
             with contextlib.suppress(queue.Empty):
                 item = self._queue.get(timeout=max(wake_at - time.monotonic(), 0.0))
-            if isinstance(item, list):
-                self._take(item)
+            if isinstance(item, tuple):
+                self._take(*item)
             if item is _Note.RESUMED:
                 self._delivery.resume()
-            if not isinstance(item, list) or time.monotonic() >= flush_at:
+            if isinstance(item, threading.Event | _Note) or time.monotonic() >= flush_at:
                 self._attempt()
                 flush_at = time.monotonic() + FLUSH_INTERVAL_S
             if isinstance(item, threading.Event):
@@ -183,10 +184,9 @@ class Tracker:
                 self._end()
                 return
 
-    def _take(self, entries: list[Entry]) -> None:
-        self._delivery.add(entries)
-        if entries:
-            self._step = entries[-1].step
+    def _take(self, record: Mapping[str, Any], in_file: bool) -> None:
+        self._step = int(record[STEP])
+        self._delivery.add(entries_of_record(record, in_file=in_file))
 
     def _sample(self) -> None:
         """Add what the machine is doing, at the step that was logged last."""

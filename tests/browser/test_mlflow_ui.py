@@ -1,0 +1,104 @@
+"""What a person sees: `mlflow ui` on a run's store, opened in Chromium. Screenshots stay in $XLM_SCREENSHOTS, where it is set."""
+
+import math
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow_server import mlflow_server
+from webdriver import browser
+
+from xlm.tracking.run_card import RunCard
+from xlm.tracking.tracker import Tracker
+
+DRIVER, CHROMIUM = shutil.which("chromedriver"), shutil.which("chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not (DRIVER and CHROMIUM), reason="needs Debian's chromium and chromium-driver: no browser is installed"),
+]
+LINES = "document.querySelectorAll('.js-plotly-plot path.js-line')"
+STEPS = range(10, 1001, 10)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The tracker of a run that has logged curves, and of a sweep's run above it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        patch.setattr("xlm.tracking.tracker.SYSTEM_INTERVAL_S", 0.2)
+        root = tmp_path_factory.mktemp("runs") / "first"
+        tracker = Tracker(
+            root,
+            key="key",
+            name="first",
+            parameters={"model": {"width": 384}, "seed": 3},
+            parent="the-sweep",
+            card=lambda: RunCard({"recipe.yaml": "name: first\n"}, {"git.dirty": "false"}),
+            with_system_metrics=True,
+        )
+        tracker.start()
+        tracker.flush(300)
+        for step in STEPS:
+            tracker.log(
+                step, {"loss": 2 + 8 / math.sqrt(step), "loss/mlm": 3 + 8 / math.sqrt(step), "learning_rate": 1e-3 * (1 - step / 1000)}
+            )
+            tracker.flush() if step % 250 == 0 else None
+        tracker.flush(300)
+        tracker.close()
+        yield tracker
+
+
+@pytest.fixture(scope="module")
+def page(run, tmp_path_factory):
+    with (
+        mlflow_server(tmp_path_factory.mktemp("ui"), store=run.uri) as port,
+        browser(DRIVER, CHROMIUM, tmp_path_factory.mktemp("profile")) as opened,
+    ):
+        opened.at = f"http://127.0.0.1:{port}/#/experiments/1"
+        yield opened
+
+
+def look(page, name):
+    if "XLM_SCREENSHOTS" in os.environ:
+        page.screenshot(Path(os.environ["XLM_SCREENSHOTS"]) / f"{name}.png")
+
+
+def test_the_list_shows_runs_below_the_sweeps(page):
+    page.open(page.at + "/runs?searchFilter=&orderByKey=attributes.start_time&orderByAsc=false")
+    page.wait_until("return document.body.innerText.includes('the-sweep')")
+    look(page, "runs")
+
+
+def test_a_runs_page_shows_its_parameters_and_state(page, run):
+    page.open(f"{page.at}/runs/{run.run_id}")
+    for text in ("Finished", "model.width", "384", "loss/mlm"):
+        page.wait_until(f"return document.body.innerText.includes('{text}')")
+    look(page, "overview")
+
+
+def test_its_curves_are_drawn(page, run):
+    page.open(f"{page.at}/runs/{run.run_id}/model-metrics")
+    page.wait_until(f"return {LINES}.length >= 1")
+    # A curve of a hundred points, that falls: on the screen y grows downwards.
+    path = page.wait_until(
+        f"const long = [...{LINES}].map(line => line.getAttribute('d')).filter(d => d.split(/[LHV]/).length > 20); return long[0]"
+    )
+    numbers = [float(part) for part in path.replace("M", " ").replace("L", " ").replace(",", " ").split() if part[0] not in "HV"]
+    assert numbers[1] < numbers[-1]
+    look(page, "curves")
+
+
+def test_the_machine_has_a_page_of_its_own(page, run):
+    page.open(f"{page.at}/runs/{run.run_id}/system-metrics")
+    for text in ("cpu_utilization_percentage", "system_memory_usage_megabytes", "disk_usage_percentage", "network_receive_megabytes"):
+        page.wait_until(f"return document.body.innerText.includes('{text}')")
+    page.wait_until(f"return {LINES}.length >= 1")
+    look(page, "system")
+
+
+def test_the_recipe_is_among_the_artifacts(page, run):
+    page.open(f"{page.at}/runs/{run.run_id}/artifacts/recipe.yaml")
+    page.wait_until("return document.body.innerText.includes('recipe.yaml')")
+    look(page, "artifacts")
