@@ -37,7 +37,8 @@ def main():
         if lines.read():
             lines.cut_after(first - 1)
             tracker.resume()
-        tracker.flush()  # the import of mlflow, 2 s of a processor once, is no part of a step
+        while tracker.run_id is None:  # the import of mlflow, 2 s of a processor once, is no part of a step
+            tracker.flush()
     while not Path(os.environ.get("START_WITH", root)).exists():
         time.sleep(0.01)
     cpu_before_s = 0.0 if tracker is None else tracker.cpu_s
