@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from xlm.config.recipe import AlignedInitialisation, Recipe
 from xlm.errors import exits_cleanly
 from xlm.model.aligned import AlignedEmbeddings, aligned_embeddings, save_aligned
@@ -13,6 +15,7 @@ from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.progress import Progress
 from xlm.runs.stage import Stage, read_record
 from xlm.shards.format import NAME_COLUMN
+from xlm.shards.held_out import HeldOutTexts
 from xlm.shards.index import CorpusEntry
 from xlm.shards.reader import ShardSet
 from xlm.vocab.vocabulary import Vocabulary
@@ -53,13 +56,16 @@ def main() -> None:
 
 
 def pair_corpora(shards: ShardSet) -> dict[str, Iterator[PairBlock]]:
-    """Return, for each pair corpus, its pairs shard by shard; read when iterated."""
+    """Return, for each pair corpus, its pairs shard by shard, without those set aside for validation; read when iterated."""
+    share = shards.index.held_out_share
+    held_out = HeldOutTexts(share, np.empty(0, dtype=np.uint64)) if share else None
 
     def pairs(corpus: CorpusEntry) -> Iterator[PairBlock]:
         with Progress(f"embeddings: {corpus.name}", total=corpus.items, unit="pairs") as progress:
             for shard in shards.shards(corpus.name):
                 (source, target), (source_ends, target_ends) = shard.tokens, shard.offsets
-                yield PairBlock(shard.batch.column(NAME_COLUMN["pair"]).to_pylist(), (source, target), (source_ends, target_ends))
+                block = PairBlock(shard.batch.column(NAME_COLUMN["pair"]).to_pylist(), (source, target), (source_ends, target_ends))
+                yield block if held_out is None else block.without(held_out.keys(block.keys))
                 progress.advance(shard.items)
 
     return {corpus.name: pairs(corpus) for corpus in shards.index.of_kind("pair")}

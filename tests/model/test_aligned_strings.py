@@ -52,6 +52,15 @@ def test_blocks_may_be_views_into_a_larger_array(tmp_path):
     assert found.empty == 1
 
 
+def test_pairs_that_are_left_out_are_in_no_column(tmp_path):
+    pairs = [(key, np.array(left), np.array(right)) for key, left, right in (("a", [1, 2], [3]), ("b", [4], [5, 6, 7]), ("c", [8, 9], [1]))]
+    found = StringParts(tmp_path, 1)
+    found.add("en_de", PairBlock.of(pairs).without(np.array([False, True, False])))
+    assert columns_of(found) == [[("de", (1,)), ("en", (8, 9))], [("de", (3,)), ("en", (1, 2))]]
+    block = PairBlock.of(pairs)
+    assert block.without(np.zeros(3, dtype=bool)) is block
+
+
 def test_the_order_of_pieces_tells_strings_apart_and_files_go(tmp_path):
     found = StringParts(tmp_path, 1)
     found.add("en_de", PairBlock.of([("a", np.array([1, 2]), np.array([3])), ("a", np.array([2, 1]), np.array([3]))]))

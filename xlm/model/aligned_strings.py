@@ -45,6 +45,18 @@ class PairBlock:
         offsets = [np.cumsum([0, *map(len, side)], dtype=np.int64) for side in sides]
         return cls(keys, (np.concatenate(sides[0]), np.concatenate(sides[1])), (offsets[0], offsets[1]))
 
+    def without(self, left_out: npt.NDArray[np.bool_]) -> PairBlock:
+        """Return the pairs that are not ``left_out`` [n], as copies; the block itself where none is."""
+        if not left_out.any():
+            return self
+        places = np.flatnonzero(~left_out)
+        ids, offsets = [], []
+        for side, of_side in zip(self.ids, self.offsets, strict=True):
+            lengths = np.diff(of_side)[places]
+            ids.append(side[ranges(of_side[places], lengths)])
+            offsets.append(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]))
+        return PairBlock([self.keys[place] for place in places.tolist()], (ids[0], ids[1]), (offsets[0], offsets[1]))
+
 
 @dataclass(frozen=True)
 class Strings:

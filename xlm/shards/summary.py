@@ -55,6 +55,13 @@ def shards_table(index: ShardIndex) -> Iterator[str]:
     if rest:
         items, tokens = (sum(getattr(index.corpora[name], what) for name in rest) for what in ("items", "tokens"))
         yield f"{f'{len(rest):,} smaller':<{width}} {items:>9,} {tokens:>11,}"
+    if index.held_out_share:
+        held_out = [plan for plan in index.held_out() if plan.rows]
+        rows, lengths = sum(plan.rows for plan in held_out), {plan.length for plan in held_out}
+        yield (
+            f"held out of training, for validation: {rows:,} rows of {max(lengths, default=0)} positions in {len(held_out):,} corpora "
+            f"(shards.held_out_share {index.held_out_share:g})"
+        )
 
 
 def _corpus_lines(index: ShardIndex, entry: CorpusEntry, width: int) -> Iterator[str]:
