@@ -18,23 +18,23 @@ RATE = 1e-2  # the worker's
 SMALL = {"reduce_bucket_size": 600, "sub_group_size": 700}
 SECTIONS = {kind: {"kind": kind, "learning_rate": RATE, "weight_decay": 0.1} for kind in ("lamb", "muon")}
 GROWING = [1, 2, 3]  # micro-batches of the steps in turn: with batch warm-up they are not as many in every step
-SCENARIOS = [
-    {"stage": stage, "micro_steps": GROWING, "steps": STEPS, "zero": SMALL if stage else {}, "training": {"optimizer": section}}
-    for section in SECTIONS.values()
-    for stage in (0, 1, 2, 3)
-]
-SCENARIOS += [scenario | {"precision": "bf16"} for scenario in SCENARIOS if scenario["stage"]]
+CELLS = [(kind, stage, "fp32") for kind in SECTIONS for stage in (0, 1, 2, 3)]
+CELLS += [("muon", 1, "bf16"), ("muon", 3, "bf16"), ("lamb", 2, "bf16"), ("lamb", 1, "bf16"), ("lamb", 3, "fp16"), ("muon", 2, "fp16")]
+RESUMED = [("muon", 1, "fp32"), ("lamb", 2, "fp32"), ("muon", 3, "fp32"), ("lamb", 1, "bf16")]
 
 
-def name_of(scenario):
-    return f"{scenario['training']['optimizer']['kind']}-{scenario['stage']}-{scenario.get('precision', 'fp32')}"
+def scenario_of(cell):
+    kind, stage, precision = cell
+    scenario = {"stage": stage, "micro_steps": GROWING, "steps": STEPS, "zero": SMALL if stage else {}, "precision": precision}
+    scenario["training"] = {"optimizer": SECTIONS[kind], "loss_scale": {"initial_power": 8}}
+    return scenario | ({"resume_after": STEPS // 2} if cell in RESUMED else {})
 
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory):
     out = tmp_path_factory.mktemp("optimizers") / "two.json"
-    run_ranks("engine_worker.py", [json.dumps(SCENARIOS), str(out)], world_size=2)
-    return {name_of(scenario): result for scenario, result in zip(SCENARIOS, json.loads(out.read_text()), strict=True)}
+    run_ranks("engine_worker.py", [json.dumps([scenario_of(cell) for cell in CELLS]), str(out)], world_size=2)
+    return dict(zip(CELLS, json.loads(out.read_text()), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +75,28 @@ def adamw(parameter, state, section, *, rate, decay):
     state["own"].step()
 
 
-@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if "precision" not in one], ids=name_of)
-def test_is_the_definition_wherever_pieces_lie(two_ranks, references, scenario):
-    found = two_ranks[name_of(scenario)]
-    losses, weights = references[scenario["training"]["optimizer"]["kind"]]
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell[2] == "fp32"])
+def test_is_the_definition_wherever_pieces_lie(two_ranks, references, cell):
+    found = two_ranks[cell]
+    losses, weights = references[cell[0]]
     assert found["losses"] == pytest.approx(losses, rel=1e-5)
     for name, wanted in weights.items():
         difference = torch.tensor(found["weights"][name]) - wanted.detach().flatten()
         assert difference.norm().item() <= 1e-5 * max(wanted.norm().item(), 1.0), name
 
 
-@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if "precision" in one], ids=name_of)
-def test_bf16_follows_within_its_rounding(two_ranks, references, scenario):
-    losses, _ = references[scenario["training"]["optimizer"]["kind"]]
-    assert two_ranks[name_of(scenario)]["losses"] == pytest.approx(losses, rel=0.03)
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell[2] != "fp32"])
+def test_16_bits_follow_within_their_rounding(two_ranks, references, cell):
+    losses, _ = references[cell[0]]
+    assert two_ranks[cell]["losses"] == pytest.approx(losses, rel=0.03)
+    assert all(two_ranks[cell]["applied"])
+
+
+@pytest.mark.parametrize("cell", RESUMED)
+def test_goes_on_from_a_checkpoint_bit_for_bit(two_ranks, cell):
+    resumed = two_ranks[cell]["resumed"]
+    assert resumed["losses"] == two_ranks[cell]["losses"][STEPS // 2 :]
+    assert resumed["weights"] == two_ranks[cell]["weights"]
 
 
 def test_hidden_matrices_are_those_of_blocks():

@@ -14,12 +14,13 @@ from xlm.training.optimizers.pieces import Layout, Piece
 
 
 class Lamb(Optimizer):
-    """Algorithm 2 of the paper (its version 5) with the identity for phi, as NVIDIA's and timm's implementations have it.
+    """Algorithm 2 of the paper with the identity for phi; the same numbers as timm's `Lamb` (1.0, to 1e-7).
 
     m, v: moments with bias correction; u = m / (sqrt(v) + eps) + decay w, the decay decoupled from the moments; per tensor
     w -= lr |w| / |u| u, with ratio 1 where a norm is 0. Groups with ``adapted`` false (norms, biases, small tables: what the
     authors' code leaves out of decay, it leaves out of this too) have ratio 1. The authors' code of BERT drops the bias
-    correction, which only lengthens the warm-up. The ratio is not clipped. A fused query-key-value matrix is one tensor.
+    correction, which only lengthens the warm-up. The ratio is not clipped (DeepSpeed's FusedLamb: to [.01, 10]). A fused
+    query-key-value matrix is one tensor.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
