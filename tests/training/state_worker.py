@@ -90,7 +90,7 @@ def run_rank(rank, world_size, port, jobs, folder):
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     process = Process.from_environment()
-    join_group(process, timeout_s=60)
+    join_group(process, timeout_s=300)
     for job in jobs:
         run_job(job, process, folder)
     leave_group()
