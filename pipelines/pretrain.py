@@ -55,6 +55,8 @@ from xlm.training.training_log import METRICS, TrainingLog
 from xlm.training.utilisation import Utilisation
 from xlm.training.validation import Validation
 
+# How often the processes whose memory is sampled are looked for: it takes milliseconds from a core that trains.
+TREE_INTERVAL_S = 10.0
 # How long a training that failed waits for MLflow to hear of it.
 FAILED_CLOSE_TIMEOUT_S = 10.0
 
@@ -136,7 +138,7 @@ def train(
     validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
     check_room(members, process, parameters=parameter_count(engine), stage=engine.stage, folder=folder.root)
     # With a launcher, its whole tree is counted: the launcher and the ranks of this machine.
-    with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid()) as memory:
+    with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid(), tree_interval_s=TREE_INTERVAL_S) as memory:
         log = None
         if process.is_main:
             phases = tuple(phase.name for phase in recipe.phases)

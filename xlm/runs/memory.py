@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from types import TracebackType
 
 import psutil
@@ -13,11 +15,16 @@ INTERVAL_S = 0.5
 class MemorySampler:
     """Sample the resident memory of a process tree in a thread and keep the largest sum.
 
-    Pages shared between processes count once per process, so the figure is an upper bound.
+    Pages shared between processes count once per process, so the figure is an upper bound. ``tree_interval_s``: how often
+    the tree is looked for, which reads a file of every process of the machine; None: at every sample. Work that takes
+    all cores for hours, with the same processes throughout, need not.
     """
 
-    def __init__(self, root_pid: int, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, root_pid: int, interval_s: float = INTERVAL_S, tree_interval_s: float | None = None) -> None:
         self.peak_bytes = 0
+        self._tree_interval_s = tree_interval_s
+        self._processes: list[psutil.Process] = []
+        self._looked = -math.inf
         self._root = root_pid
         self._interval_s = interval_s
         self._stop = threading.Event()
@@ -38,13 +45,16 @@ class MemorySampler:
             self._sample()
 
     def _sample(self) -> None:
-        try:
-            root = psutil.Process(self._root)
-            processes = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
+        now = time.monotonic()
+        if self._tree_interval_s is None or now - self._looked >= self._tree_interval_s:
+            self._looked = now
+            try:
+                root = psutil.Process(self._root)
+                self._processes = [root, *root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
         total = 0
-        for process in processes:
+        for process in self._processes:
             try:
                 total += process.memory_info().rss
             except (psutil.NoSuchProcess, psutil.AccessDenied):

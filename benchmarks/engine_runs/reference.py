@@ -1,0 +1,69 @@
+"""The same training in one process of plain PyTorch: torch's cross-entropy, clipping and AdamW over the global batch's micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from data import Pieces
+from engine_runs.cases import VOCABULARY_SIZE, LossCase
+from torch.nn.functional import cross_entropy
+
+from xlm.batching.loader import BatchLoader
+from xlm.batching.packed_batch import PackedBatch
+from xlm.mixing.data_plan import DataPlan
+from xlm.model.pretraining import PretrainingModel
+from xlm.seeding import keyed_generator
+from xlm.shards.reader import ShardSet
+from xlm.training.parameter_groups import parameter_groups
+from xlm.training.schedule import learning_rate_at
+
+Order = Callable[[int, int], Sequence[int]]  # (step, micro-batches) -> their order
+
+
+def in_order(step: int, count: int) -> Sequence[int]:
+    """Return the micro-batches as they come."""
+    return range(count)
+
+
+def permuted(number: int) -> Order:
+    """Return permutation ``number``: another order of the micro-batches in every step."""
+
+    def order(step: int, count: int) -> Sequence[int]:
+        return np.asarray(keyed_generator("order", number, step).permutation(count)).tolist()
+
+    return order
+
+
+def reference_losses(case: LossCase, shards: Path, order: Order = in_order) -> list[float]:
+    """Train and return each step's loss: the mean over the predictions of the global batch."""
+    recipe = case.recipe()
+    opened = ShardSet(shards, "made")
+    plan = DataPlan(recipe, opened.index)
+    tokens = recipe.training.micro_batch_tokens
+    loader = BatchLoader(plan, opened, Pieces(), recipe.seed, rank=0, world_size=1, micro_batch_tokens=tokens)
+    model = PretrainingModel(recipe.model, VOCABULARY_SIZE, len(plan.languages), seed=recipe.seed)
+    model.tie_weights()
+    section = recipe.training.optimizer
+    optimizer = torch.optim.AdamW(parameter_groups(model, section), betas=section.betas, weight_decay=section.weight_decay)
+    found = []
+    for step in range(recipe.total_steps):
+        batches = loader.batch(step)
+        predictions = sum(len(batch.labels) for batch in batches)
+        optimizer.zero_grad()
+        losses = [_loss(model, batches[place]) / predictions for place in order(step, len(batches))]
+        for loss in losses:
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.training.gradient_clipping)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate_at(recipe, step, 0) * group["lr_scale"]
+        optimizer.step()
+        found.append(sum(loss.item() for loss in losses))
+    return found
+
+
+def _loss(model: PretrainingModel, batch: PackedBatch) -> torch.Tensor:
+    hidden = model.encode(batch, model.token_tables())
+    return cross_entropy(model.logits(hidden[batch.predict_positions]), batch.labels, reduction="sum")
