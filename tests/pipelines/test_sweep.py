@@ -110,6 +110,7 @@ def test_points_are_runs_below_the_sweeps_run(tmp_path, parallel):
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"} | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "pipelines" / "sweep.py"), "--recipe", str(recipe), "--run-dir", str(tmp_path / "run")]
     command += ["--deepspeed_config", str(CONFIG), "--parallel", parallel, "--set", "training.optimizer.learning_rate=1e-3,3e-3,9e-3"]
+    command += ["--set", "training.micro_batch_tokens=256"]  # one rank holds all pairs of a step
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     store = sqlite3.connect(tmp_path / "mlflow.db")

@@ -132,6 +132,8 @@ class Tracker:
             self._warn("no answer in time")
         if self._delivery.dropped:
             self._say(f"warning: {self._delivery.dropped:,} metrics did not reach MLflow at {self.uri}; metrics.jsonl has every loss.")
+        if not self.is_complete:
+            self._say(f"MLflow at {self.uri} lacks {self._delivery.unsent:,} metrics; run the same command again when it answers.")
 
     def log_figures(self, paths: Iterable[Path]) -> None:
         """Attach files to the run under ``figures/``; opens the run when it is not open."""
