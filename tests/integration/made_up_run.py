@@ -115,7 +115,13 @@ def write_shards(folder: RunFolder, recipe: Recipe, vocabulary: Vocabulary) -> N
     requests = requested_plans(recipe.phases, documents=document_languages(folder.corpus), pairs=pair_names(folder.corpus))
     with Stage(folder.shards, "shards", {"vocabulary": vocabulary.fingerprint}).write() as output:
         ShardBuilder(
-            corpus_folder=folder.corpus, folder=output.folder, vocabulary=vocabulary, items_per_shard=500, variants=1, seed=recipe.seed
+            corpus_folder=folder.corpus,
+            folder=output.folder,
+            vocabulary=vocabulary,
+            items_per_shard=500,
+            variants=1,
+            seed=recipe.seed,
+            held_out_share=recipe.shards.held_out_share,
         ).build(requests)
 
 
