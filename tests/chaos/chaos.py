@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]  # a program of its own, with the made-up run of those tests
 
 from attempts import PLACES, Ended, Kill, attempt  # noqa: E402
-from made_up_run import RECIPE, make_run  # noqa: E402
+from made_up_run import NOT_OF_THE_CURVE, RECIPE, make_run  # noqa: E402
 
 from xlm.errors import UserError  # noqa: E402
 from xlm.tracking.json_lines import JsonLines  # noqa: E402
@@ -29,7 +29,6 @@ from xlm.training.checkpoint import checkpoint_step, complete_checkpoints, verif
 from xlm.training.training_log import METRICS  # noqa: E402
 
 STAGES = (1, 2, 3)
-NOT_OF_THE_CURVE = {"tokens_per_second", "wall_s", "time", "peak_memory_bytes"}
 STEPS = 40
 LOG_EVERY = 3
 WHOM = ("rank 0", "rank 1", "both ranks", "launcher", "tree")
@@ -96,6 +95,7 @@ class Chaos:
             if not ended.places:
                 if ended.code != 0:
                     raise SystemExit(f"the attempt was not killed, but ended with {ended.code}:\n{ended.printed}")
+                print(f"          ZeRO {stage}  {saving:12}  {kill.kind:5}  {kill.whom:10}  came too late", flush=True)
                 break
             made += 1
             self.learn_speed(run)
