@@ -100,5 +100,5 @@ def test_the_machine_has_a_page_of_its_own(page, run):
 
 def test_the_recipe_is_among_the_artifacts(page, run):
     page.open(f"{page.at}/runs/{run.run_id}/artifacts/recipe.yaml")
-    page.wait_until("return document.body.innerText.includes('recipe.yaml')")
+    page.wait_until("return document.body.innerText.includes('name: first')")
     look(page, "artifacts")

@@ -13,7 +13,7 @@ def _no_gpu(monkeypatch):
 
 
 def test_a_sample_says_what_the_system_says(tmp_path):
-    watched = SystemMetrics(str(tmp_path))
+    watched = SystemMetrics(tmp_path / "not" / "yet")
     found = watched.sample()
     assert found["system/system_memory_usage_percentage"] == pytest.approx(psutil.virtual_memory().percent, abs=10)
     assert found["system/disk_usage_percentage"] == pytest.approx(psutil.disk_usage(str(tmp_path)).percent, abs=1)

@@ -6,6 +6,7 @@ The UI shows metrics whose name begins with ``system/`` on a page of their own.
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,9 +19,9 @@ _MEGABYTE = 1e6
 class SystemMetrics:
     """Samples processor, memory, disk, network and, where there is NVIDIA's library, each GPU."""
 
-    def __init__(self, disk: str = "/") -> None:
-        """``disk`` is any path of the file system to watch."""
-        self._disk = disk
+    def __init__(self, disk: Path = Path("/")) -> None:
+        """``disk`` is any path of the file system to watch; it need not exist yet."""
+        self._disk = next(path for path in (disk.resolve(), *disk.resolve().parents) if path.exists())
         psutil.cpu_percent()  # the next call says what happened since
         network = psutil.net_io_counters()
         self._received_bytes, self._sent_bytes = (network.bytes_recv, network.bytes_sent) if network else (0, 0)
@@ -36,7 +37,7 @@ class SystemMetrics:
             "process_memory_usage_megabytes": psutil.Process().memory_info().rss / _MEGABYTE,
         }
         with contextlib.suppress(OSError):
-            disk = psutil.disk_usage(self._disk)
+            disk = psutil.disk_usage(str(self._disk))
             found["disk_usage_percentage"] = disk.percent
             found["disk_usage_megabytes"] = disk.used / _MEGABYTE
             found["disk_available_megabytes"] = disk.free / _MEGABYTE

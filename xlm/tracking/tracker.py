@@ -77,7 +77,7 @@ class Tracker:
         self._delivery = Delivery(lines)
         self._samples: SystemMetrics | None = None
         self._with_system_metrics = with_system_metrics
-        self._disk = str(run_root)
+        self._disk = run_root
         self._step = 0
         self._warned = self._recovered = False
         self._failing = False  # the last call failed
