@@ -32,9 +32,9 @@ ENDLESS = "echo ready; exec cat"  # until its input is closed
 def missing():
     """Return why there can be no hosts here, or None."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
-        return "hosts on one machine need root, to make network namespaces"
+        return "hosts on one machine need root, which makes their networks; use sudo, or a container that allows it"
     if absent := [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]:
-        return f"hosts on one machine need {', '.join(absent)} (Debian: apt-get install openssh-server pdsh iproute2 util-linux)"
+        return f"hosts on one machine need {', '.join(absent)} (Debian: apt-get install openssh-server pdsh iproute2)"
     made = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "ip", "link", "add", "br0", "type", "bridge"]
     tried = subprocess.run(made, env={**os.environ, "PATH": PATH}, capture_output=True, text=True, check=False)
     return f"namespaces are not allowed here: {tried.stderr.strip()}" if tried.returncode else None
@@ -72,6 +72,7 @@ class Host:
         )
         self.configure(f"hostname {self.name}; mount -t tmpfs none /run; mkdir -p /run/sshd")
         self.bind(self.rack.folder / "hosts", "/etc/hosts")
+        self.bind(self.rack.folder / "passwd", "/etc/passwd")
         self.bind(self.rack.folder / "ssh_config", "/etc/ssh/ssh_config")
         sshd = shutil.which("sshd", path=PATH)
         self._server = self.start([sshd, "-D", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
@@ -170,6 +171,11 @@ class Rack:
             "  LogLevel ERROR\n",
             encoding="utf-8",
         )
+        # Logging in is not to depend on what root's own shell does then.
+        others = [line for line in Path("/etc/passwd").read_text(encoding="utf-8").splitlines() if not line.startswith("root:")]
+        (self.folder / "home").mkdir()
+        passwd = [f"root:x:0:0:root:{self.folder / 'home'}:/bin/sh", *others]
+        (self.folder / "passwd").write_text("\n".join(passwd) + "\n", encoding="utf-8")
         self._init, self.pid = _first_process([])
         try:
             self.switch("ip link add name br0 type bridge; ip link set br0 up; ip link set lo up")
@@ -231,3 +237,9 @@ def _call(command):
 
 def _environment():
     return {**os.environ, "PATH": PATH}
+
+
+if __name__ == "__main__":
+    if reason := missing():
+        print(f"error: {reason}.", file=sys.stderr)
+        sys.exit(2)

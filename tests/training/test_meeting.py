@@ -83,3 +83,5 @@ def test_signs_of_life_are_read_over_a_connection_of_its_own(two):
 def test_ranks_are_listed_in_words():
     assert numbers("rank", [3]) == "rank 3"
     assert numbers("rank", [4, 0, 3]) == "ranks 0, 3 and 4"
+    assert numbers("rank", range(8)) == "ranks 0 to 7"
+    assert numbers("rank", [9, 0, 1, 2, 12, 13]) == "ranks 0 to 2, 9, 12 and 13"

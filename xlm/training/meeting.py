@@ -172,9 +172,17 @@ class Meeting:
 
 
 def numbers(what: str, of: Iterable[int]) -> str:
-    """Return ``rank 3`` or ``ranks 0, 3 and 4``."""
-    told = [str(number) for number in sorted(of)]
-    return f"{what} {told[0]}" if len(told) == 1 else f"{what}s {', '.join(told[:-1])} and {told[-1]}"
+    """Return ``rank 3``, or ``ranks 0 to 7, 9 and 12``."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(of):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    told = [part for first, last in runs for part in ([f"{first} to {last}"] if last > first + 1 else map(str, range(first, last + 1)))]
+    if len(told) == 1:
+        return f"{what}{'s' if runs[0][1] > runs[0][0] else ''} {told[0]}"
+    return f"{what}s {', '.join(told[:-1])} and {told[-1]}"
 
 
 def _wait_for_port(host: str, port: int, timeout_s: float) -> None:

@@ -135,7 +135,7 @@ class RollCall:
             if self._heartbeat.said is not None:
                 return self._heartbeat.said
             if time.monotonic() > heard + LINGER_S and not self._heartbeat.silent():
-                return exit_code(error)
+                return self._code_of_others(exit_code(error))  # rank 0 may only hear of it when this rank has left
             if self._heartbeat.silent():
                 break
             time.sleep(POLL_S)
@@ -145,6 +145,18 @@ class RollCall:
             lost = rank_0_is_gone(self._members, self._process.rank, self._heartbeat.silent_s(0))
             print(f"error: {lost}", file=sys.stderr, flush=True)
         return LOST_EXIT_CODE
+
+    def _code_of_others(self, code: int) -> int:
+        """Return the exit code of a rank that ended by itself, where one did: what it says counts for all."""
+        assert self._meeting is not None
+        found = [code]
+
+        def look(meeting: Meeting) -> None:
+            endings = meeting.endings(member.rank for member in self._members)
+            found.extend(ending.code for ending in endings.values() if ending.kind != CUT_OFF)
+
+        _bounded(partial(look, self._meeting))
+        return found[1] if len(found) > 1 else code
 
     def _stay_away(self, error: Exception) -> int | None:
         """Tell rank 0, before the process group forms, why this rank cannot come."""
