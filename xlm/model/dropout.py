@@ -24,6 +24,14 @@ class DropoutKey:
         self._parts = parts
         self._drawn = 0
 
+    def position(self) -> tuple[tuple[Key, ...], int]:
+        """Return where the masks are, for `go_to`."""
+        return self._parts, self._drawn
+
+    def go_to(self, position: tuple[tuple[Key, ...], int]) -> None:
+        """Go on with the masks that came after `position`."""
+        self._parts, self._drawn = position
+
     def next_seed(self) -> int:
         """Return the seed of the next mask."""
         self._drawn += 1

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xlm.config.model import ModelConfig
+from xlm.model.activation_checkpointing import recomputed
 from xlm.model.attention import AttentionPlan, plan_attention
 from xlm.model.block import Block, LayerInput
 from xlm.model.dropout import DropoutKey
@@ -18,6 +19,8 @@ from xlm.model.rotary import Rotation, rotation
 
 class LayerStack(nn.Module):
     """From the sum of the embeddings to hidden states: the part of an encoder that a generator has for itself."""
+
+    keeps_inputs_alone = False  # of layers, while training; see `xlm.model.activation_checkpointing`
 
     def __init__(self, config: ModelConfig, key: DropoutKey) -> None:
         super().__init__()
@@ -46,7 +49,9 @@ class LayerStack(nn.Module):
         for number in range(self.config.layers):
             keep = self._stochastic_depth(number, hidden, cu_seqlens)
             layer = LayerInput(views.plan(number), views.rotation(number), needed if number == last else None, keep)
-            hidden = self.block_of(number)(hidden, layer)
+            block = self.block_of(number)
+            again = self.keeps_inputs_alone and self.training and torch.is_grad_enabled()
+            hidden = recomputed(block, hidden, layer, key=self.dropout_key) if again else block(hidden, layer)
             states = [*states, hidden] if keep_all else [hidden]
         if self.final_norm is not None:
             states[-1] = self.final_norm(states[-1])
@@ -164,3 +169,10 @@ class Encoder(LayerStack):
         embedded = self.embeddings(input_ids, position_ids, token_type_ids, language_ids, token_table)
         states = self.run(embedded, position_ids, cu_seqlens, causal, needed, return_layers)
         return tuple(states) if return_layers else states[-1]
+
+
+def checkpoint_layers(model: nn.Module) -> None:
+    """Have all layers of a model, its generator's too, keep their inputs alone while it is trained."""
+    for module in model.modules():
+        if isinstance(module, LayerStack):
+            module.keeps_inputs_alone = True
