@@ -5,6 +5,7 @@ import pytest
 
 from xlm.config.training import OptimizerSection, TrainingSection
 from xlm.errors import NotSupportedYetError, UserError
+from xlm.training.offload import OFFLOAD_KEYS, is_offloaded
 from xlm.training.deepspeed_config import POSITIVE, SWITCHES, TOP_KEYS, ZERO_KEYS, load_deepspeed_config, zero_stage
 
 CONFIGS = Path(__file__).parents[2] / "deepspeed_configs"
@@ -33,8 +34,9 @@ def test_the_recipes_numbers_are_injected(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.name)
 def test_the_files_beside_the_recipes_load(path):
-    stage = int(path.stem.removeprefix("zero"))
-    assert zero_stage(load_deepspeed_config(path, TRAINING, "fp32", micro_steps=1, world_size=2)) == stage
+    config = load_deepspeed_config(path, TRAINING, "fp32", micro_steps=1, world_size=2)
+    assert zero_stage(config) == int(path.stem[len("zero")])
+    assert is_offloaded(config["zero_optimization"], "offload_optimizer") == path.stem.endswith("_offload")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,9 @@ def test_the_files_beside_the_recipes_load(path):
         ({"zero_optimization": {"reduce_scatter": 1}}, r"reduce_scatter' is 1; allowed is true or false"),
         ({"wall_clock_breakdown": []}, r"'wall_clock_breakdown' is \[\]; allowed is true or false"),
         ({"steps_per_print": 0}, r"'steps_per_print' is 0; allowed is a whole number from 1 on"),
+        ({"fp16": {"auto_cast": True}}, r"unknown key 'fp16.auto_cast'; the recipe owns this section"),
+        ({"bf16": {"enable": True}}, r"unknown key 'bf16.enable' \(did you mean 'enabled'\?\)"),
+        ({"activation_checkpointing": {}}, r"'activation_checkpointing' belongs to the recipe \(training.activation_checkpointing\)"),
         ({"bf16": True}, r"'bf16' is true; allowed is a JSON object"),
         ({"optimizer": {"params": 3}}, r"'optimizer.params' is 3; allowed is a JSON object"),
         ('{"zero_optimization": \n oops}', r"ds.json:2: not valid JSON"),
@@ -80,14 +85,19 @@ def test_agreeing_and_auto_values_are_allowed(tmp_path):
     load(tmp_path, {"gradient_clipping": 0.7, "train_batch_size": "auto", "optimizer": {"params": {"lr": 1e-3}}})
 
 
-def test_bf16_at_stage_0_is_refused(tmp_path):
-    with pytest.raises(UserError, match="bf16 needs ZeRO stage 1"):
-        load(tmp_path, {}, "bf16")
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_16_bits_at_stage_0_are_refused(tmp_path, precision):
+    with pytest.raises(UserError, match=f"{precision} needs ZeRO stage 1"):
+        load(tmp_path, {}, precision)
 
 
-def test_offload_says_not_supported_yet(tmp_path):
-    with pytest.raises(NotSupportedYetError, match=r"zero_optimization\.offload_optimizer"):
-        load(tmp_path, {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})
+def test_fp16_brings_the_recipes_loss_scale(tmp_path):
+    config = load(tmp_path, {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True, "initial_scale_power": 16}}, "fp16")
+    scale = {"loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 1, "min_loss_scale": 1}
+    assert config["fp16"] == {"enabled": True, **scale}
+    assert config["data_types"] == {"grad_accum_dtype": "fp32"}
+    with pytest.raises(UserError, match=r"'fp16.initial_scale_power' is 8 here but 16 by the recipe's training.loss_scale.initial_power"):
+        load(tmp_path, {"zero_optimization": {"stage": 2}, "fp16": {"initial_scale_power": 8}}, "fp16")
 
 
 def test_a_missing_file_names_the_folder(tmp_path):
@@ -103,7 +113,7 @@ def test_a_bucket_may_be_written_as_in_deepspeeds_documentation(tmp_path):
 
 def test_every_known_key_has_one_type(tmp_path):
     assert {*TOP_KEYS, *ZERO_KEYS} >= {*SWITCHES, *POSITIVE}
-    for key in (*TOP_KEYS[1:], *ZERO_KEYS[1:]):
+    for key in (*TOP_KEYS[1:], *(key for key in ZERO_KEYS[1:] if key not in OFFLOAD_KEYS)):
         good, bad = (True, 1) if key in SWITCHES else (1, True)
         nest = (lambda value, key=key: {key: value}) if key in TOP_KEYS else (lambda value, key=key: {"zero_optimization": {key: value}})
         load(tmp_path, nest(good))

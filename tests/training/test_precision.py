@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from xlm.errors import NotSupportedYetError, UserError
+from xlm.errors import UserError
 from xlm.training.precision import check_supported, evaluation_precision, keep_precision, resolve_precision
 
 CPU = torch.device("cpu")
@@ -25,11 +25,7 @@ def test_auto_on_cuda_follows_the_compute_capability(monkeypatch, capability, ex
 def test_what_is_asked_for_is_taken():
     assert resolve_precision("fp32", CPU) == "fp32"
     assert resolve_precision("bf16", CPU) == "bf16"
-
-
-def test_fp16_says_not_supported_yet():
-    with pytest.raises(NotSupportedYetError, match=r"fp16.*not supported yet"):
-        resolve_precision("fp16", CPU)
+    assert resolve_precision("fp16", CPU) == "fp16"
 
 
 def test_a_resumed_run_keeps_its_precision():
@@ -39,9 +35,13 @@ def test_a_resumed_run_keeps_its_precision():
         keep_precision("fp32", "bf16")
 
 
-def test_bf16_without_zero_is_one_sentence():
-    with pytest.raises(UserError, match="bf16 needs ZeRO stage 1 or higher"):
-        check_supported(0, "bf16")
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_16_bits_without_zero_are_one_sentence(precision):
+    with pytest.raises(UserError, match=f"{precision} needs ZeRO stage 1 or higher.*or training.precision to fp32"):
+        check_supported(0, precision)
+
+
+def test_what_is_supported_passes():
     check_supported(0, "fp32")
     check_supported(2, "bf16")
     with pytest.raises(UserError, match="allowed stages are"):

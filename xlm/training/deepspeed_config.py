@@ -15,6 +15,7 @@ from typing import Any
 
 from xlm.config.training import TrainingSection
 from xlm.errors import NotSupportedYetError, UserError, suggest
+from xlm.training.offload import OFFLOAD_KEYS, check_offload
 from xlm.training.precision import Precision, check_supported
 
 # What the file may say. Everything else of DeepSpeed's is either the recipe's or not proved here.
@@ -33,6 +34,7 @@ ZERO_KEYS = (
     "stage3_param_persistence_threshold",
     "stage3_max_live_parameters",
     "stage3_max_reuse_distance",
+    *OFFLOAD_KEYS,
 )
 # What is not listed here and is none of the recipe's numbers is a whole number from 0 on.
 SWITCHES = frozenset(
@@ -47,9 +49,6 @@ SWITCHES = frozenset(
 )
 POSITIVE = frozenset({"steps_per_print"})  # DeepSpeed divides by it
 NOT_YET_KEYS = (
-    "offload_optimizer",
-    "offload_param",
-    "activation_checkpointing",
     "compression_training",
     "data_efficiency",
     "curriculum_learning",
@@ -60,6 +59,12 @@ NOT_YET_KEYS = (
     "aio",
 )
 DEFAULT_STAGE = 0
+# Sections that the recipe writes; what DeepSpeed knows beside these keys would change the numbers.
+OWNED = {
+    "bf16": ("enabled",),
+    "fp16": ("enabled", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),
+    "data_types": ("grad_accum_dtype",),
+}
 
 
 def load_deepspeed_config(
@@ -81,6 +86,7 @@ def load_deepspeed_config(
     config["zero_optimization"] = dict(found.get("zero_optimization", {}))
     config["zero_optimization"].setdefault("stage", DEFAULT_STAGE)
     check_supported(config["zero_optimization"]["stage"], precision)
+    check_offload(config["zero_optimization"], config["zero_optimization"]["stage"], training, path)
     for dotted, (value, _) in owned.items():
         if not dotted.startswith(("optimizer.", "scheduler.")):  # the optimizer is handed over as an object
             _set(config, dotted, value)
@@ -151,14 +157,16 @@ def _check_keys(found: Mapping[str, Any], path: Path) -> None:
     for key in found:
         if key in NOT_YET_KEYS:
             raise NotSupportedYetError(f"'{key}'", "remove it", file=path)
+        if key == "activation_checkpointing":
+            raise UserError("'activation_checkpointing' belongs to the recipe (training.activation_checkpointing); remove it here.", file=path)
         if key == "scheduler":
             raise UserError("'scheduler' belongs to the recipe (training.schedule); remove it here.", file=path)
+        if isinstance(found[key], Mapping) and key in ("bf16", "fp16", "data_types"):
+            _check_owned_section(found[key], key, path)
         if key not in TOP_KEYS and key not in owned_tops:
             allowed = [*TOP_KEYS, *sorted(owned_tops)]
             raise UserError(f"unknown key '{key}'{suggest(key, allowed) or '; allowed here: ' + ', '.join(TOP_KEYS)}.", file=path)
     for key in found.get("zero_optimization", {}):
-        if key in NOT_YET_KEYS:
-            raise NotSupportedYetError(f"'zero_optimization.{key}'", "remove it", file=path)
         if key not in ZERO_KEYS:
             hint = suggest(key, ZERO_KEYS) or "; allowed there: " + ", ".join(ZERO_KEYS)
             raise UserError(f"unknown key 'zero_optimization.{key}'{hint}.", file=path)
@@ -167,9 +175,16 @@ def _check_keys(found: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"zero_optimization.stage is {stage!r}; allowed are 0, 1, 2 and 3.", file=path)
 
 
+def _check_owned_section(section: Mapping[str, Any], name: str, path: Path) -> None:
+    for key in section:
+        if key not in OWNED[name]:
+            hint = suggest(key, OWNED[name]) or "; the recipe owns this section, and of it may be repeated: " + ", ".join(OWNED[name])
+            raise UserError(f"unknown key '{name}.{key}'{hint}.", file=path)
+
+
 def _check_values(found: Mapping[str, Any], path: Path) -> None:
     values = {key: found[key] for key in TOP_KEYS if key in found and key != "zero_optimization"}
-    values |= {f"zero_optimization.{key}": value for key, value in found.get("zero_optimization", {}).items() if key != "stage"}
+    values |= {f"zero_optimization.{key}": value for key, value in found.get("zero_optimization", {}).items() if key not in ("stage", *OFFLOAD_KEYS)}
     for dotted, value in values.items():
         key = dotted.rpartition(".")[2]
         if key in SWITCHES:

@@ -17,7 +17,7 @@ Requested = Literal["auto", "fp32", "bf16", "fp16"]
 # bfloat16 tensor cores arrived with compute capability 8.0 (A100).
 BF16_CUDA_CAPABILITY = (8, 0)
 # (ZeRO stage, precision) that tests prove. DeepSpeed 0.19 at stage 0 gives bf16 a zero-gradient first
-# step and no fp32 accumulation, so that cell stays empty.
+# step, and 16 bits no fp32 accumulation, so that these cells stay empty.
 SUPPORTED: dict[Precision, tuple[int, ...]] = {"fp32": (0, 1, 2, 3), "bf16": (1, 2, 3), "fp16": (1, 2, 3)}
 
 
@@ -55,9 +55,9 @@ def check_supported(stage: int, precision: Precision) -> None:
     """Raise a UserError for a (ZeRO stage, precision) cell that is not proved."""
     if stage in SUPPORTED[precision]:
         return
-    if precision == "bf16" and stage == 0:
+    if stage == 0:
         raise UserError(
-            "bf16 needs ZeRO stage 1 or higher, because DeepSpeed accumulates bf16 gradients in fp32 only there; "
+            f"{precision} needs ZeRO stage 1 or higher, because DeepSpeed accumulates {precision} gradients in fp32 only there; "
             "set zero_optimization.stage to 1, 2 or 3, or training.precision to fp32."
         )
     allowed = ", ".join(str(cell) for cell in SUPPORTED[precision])
