@@ -11,7 +11,7 @@ RECIPE ?= pipelines/recipes/quickstart.yaml
 # Further options of the quickstart, for example ARGS="--set seed=2 --run-dir runs/seed2".
 ARGS ?=
 
-.PHONY: help venv quickstart test test-quick test-chaos check bench clean
+.PHONY: help venv quickstart test test-quick test-chaos check bench clean test-cluster
 
 help:
 	@echo "make quickstart   fetch real text, pretrain, evaluate, write runs/quickstart/report.html"
@@ -19,6 +19,7 @@ help:
 	@echo "make test         every test that fits in minutes, the small whole pipeline included"
 	@echo "make test-quick   the same without the whole pipeline"
 	@echo "make test-chaos   kill training a hundred times, at random, and compare with one never killed (KILLS=n)"
+	@echo "make test-cluster train on several hosts, made on this machine, and trouble them (needs root)"
 	@echo "make check        ruff, mypy --strict on xlm/, import-linter"
 	@echo "make bench        every benchmark against its named peer; make bench-data runs one"
 	@echo "make clean        remove .venv and benchmark results (runs/ stays)"
@@ -30,15 +31,20 @@ quickstart: venv
 	@$(RUN) pipelines/quickstart.py --recipe $(RECIPE) $(ARGS)
 
 # Tests in one process go side by side; those that start ranks of their own, one after the other.
-SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --ignore tests/integration
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --ignore tests/integration --ignore tests/cluster
 
 test: venv
 	$(SIDE_BY_SIDE) -m "not slow"
-	$(RUN) -m pytest -m "not slow" tests/integration
+	$(RUN) -m pytest -m "not slow" tests/integration tests/cluster
 
 test-quick: venv
 	$(SIDE_BY_SIDE) -m "not slow and not pipeline"
 	$(RUN) -m pytest -m "not slow and not pipeline" tests/integration
+
+# Two hosts on this machine: launched, killed, cut off, slow, and with other files than each other. About ten minutes.
+test-cluster: venv
+	@$(RUN) tests/cluster/hosts.py
+	$(RUN) -m pytest tests/cluster
 
 # A hundred kills take about an hour on two idle cores; KILLS=20 for fewer, SEED=2 for others.
 KILLS ?= 100
