@@ -4,7 +4,7 @@ Stage 0 leaves parameters whole. Stages 1 and 2 flatten each group of the optimi
 ``round_robin_gradients``), pad it and give every rank an equal run of it. Stage 3 cuts each parameter into equal runs, the last
 ones padded, and joins a rank's runs to flat tensors. The optimizer's state is keyed by the flat tensor, and as long as it.
 DeepSpeed's own look-up (`deepspeed.utils.tensor_fragment`) takes the order of the group's parameters for that of
-the flat tensor, which it is not under ``round_robin_gradients``; so places are computed here.
+the flat tensor, which it is not under ``round_robin_gradients``; so places are those of `zero_layout`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from xlm.training.optimizers.zero_layout import zero_layout
 
 if TYPE_CHECKING:
     from xlm.training.engine import TrainingEngine
@@ -41,7 +43,7 @@ class Piece:
 
     def of(self, flat: Tensor) -> Tensor:
         """Return this piece's part of a tensor that is laid out as ``flat``."""
-        return flat.detach().reshape(-1)[self.offset : self.offset + self.stop - self.start]
+        return flat.detach().view(-1)[self.offset : self.offset + self.stop - self.start]
 
 
 def pieces(engine: TrainingEngine) -> list[Piece]:
@@ -49,8 +51,13 @@ def pieces(engine: TrainingEngine) -> list[Piece]:
     names = {parameter: name for name, parameter in engine.objective.model.named_parameters()}
     if engine.stage == 0:
         return [Piece(name, parameter, tuple(parameter.shape), 0, parameter.numel(), parameter, 0) for parameter, name in names.items()]
-    found = _of_stage_3(engine.wrapped_optimizer) if engine.stage == 3 else _of_flat_groups(engine.wrapped_optimizer)
-    return [Piece(names[parameter], parameter, *rest) for parameter, *rest in found]
+    layout = zero_layout(engine.wrapped_optimizer, engine.stage, engine.device)
+    return [
+        Piece(names[parameter], parameter, run.shape, run.start, run.stop, flat, run.offset)
+        for (flat, runs), parameters in zip(layout.pieces.items(), _parameters(engine.wrapped_optimizer, engine.stage), strict=True)
+        for run, parameter in zip(runs, parameters, strict=True)
+        if run.start < run.stop
+    ]
 
 
 def full_weights(engine: TrainingEngine) -> Iterator[tuple[str, Tensor]]:
@@ -74,37 +81,8 @@ def stepped_optimizer(engine: TrainingEngine) -> Any:  # noqa: ANN401 (torch's, 
     return engine.wrapped_optimizer if engine.stage == 0 else engine.wrapped_optimizer.optimizer
 
 
-def _of_flat_groups(optimizer: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 (DeepSpeed has no types)
-    rank = dist.get_rank()
-    if hasattr(optimizer, "single_partition_of_fp32_groups"):
-        groups, flats = optimizer.round_robin_bit16_groups, optimizer.single_partition_of_fp32_groups
-        offsets = optimizer.round_robin_bit16_offsets
-    else:  # BF16_Optimizer
-        groups, flats = optimizer.bf16_groups, optimizer.fp32_groups_flat_partition
-        offsets = [_running_sums(group) for group in groups]
-    for group, flat, begins in zip(groups, flats, offsets, strict=True):
-        first = rank * flat.numel()  # of this rank's run in the padded group
-        for parameter, begin in zip(group, begins, strict=True):
-            start = max(first - begin, 0)
-            stop = min(first + flat.numel() - begin, parameter.numel())
-            if start < stop:
-                yield parameter, tuple(parameter.shape), start, stop, flat, begin + start - first
-
-
-def _running_sums(group: list[nn.Parameter]) -> list[int]:
-    sums = [0]
-    for parameter in group:
-        sums.append(sums[-1] + parameter.numel())
-    return sums[:-1]
-
-
-def _of_stage_3(optimizer: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
-    rank = dist.get_rank()
-    for group, flat in zip(optimizer.fp16_groups, optimizer.fp32_partitioned_groups_flat, strict=True):
-        offset = 0
-        for parameter in group:
-            length = parameter.partition_numel()
-            start, stop = min(rank * length, parameter.ds_numel), min((rank + 1) * length, parameter.ds_numel)
-            if start < stop:
-                yield parameter, tuple(parameter.ds_shape), start, stop, flat, offset
-            offset += length
+def _parameters(optimizer: Any, stage: int) -> Any:  # noqa: ANN401 (DeepSpeed has no types)
+    """Return the model's parameters by flat tensor, in the order in which they lie there."""
+    if stage == 3:
+        return optimizer.fp16_groups
+    return optimizer.bf16_groups if hasattr(optimizer, "bf16_groups") else optimizer.round_robin_bit16_groups
