@@ -15,6 +15,7 @@ STEPS, SAVED = 3, 1
 # Nothing small stays whole, and flat tensors hold a few parameters each.
 CUT_FINE = {"stage3_param_persistence_threshold": 0, "sub_group_size": 700}
 ROUND_ROBIN = {"round_robin_gradients": True}
+CPU = {"device": "cpu"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ BF16 = [Job(f"bf16-{stage}", stage, "bf16") for stage in (1, 2, 3)]
 FP16 = [Job(f"fp16-{stage}", stage, "fp16", options=(("training", {"loss_scale": {"initial_power": 8}}),)) for stage in (1, 2, 3)]
 FINE = Job("fine", 3, options=(("zero", CUT_FINE),))
 TURNS = Job("turns", 2, options=(("zero", ROUND_ROBIN),))
+OFFLOADED = Job("offloaded", 3, "bf16", options=(("zero", {"offload_optimizer": CPU, "offload_param": CPU}),))
 UNSTEPPED = Job("unstepped", 2, saved=0)
 SKIPPED = Job("skipped", 1, options=(("poison", 0),))
 LAMB, MUON = Job("lamb", 2, options=(optimizer("lamb"),)), Job("muon", 3, options=(optimizer("muon"),))
@@ -57,15 +59,26 @@ AT_HOME = TURNS.on(2, zero=ROUND_ROBIN)
 THERE = FP32[2].on(3, saved=SAVED)  # saves again before its first step
 BACK = replace(THERE.on(2), name="back")
 QUICK = [
-    (2, [FP32[0], FP32[2], FP32[3], BF16[1], FP16[0], FINE, TURNS, UNSTEPPED, SKIPPED, MUON, QUEUE]),
+    (2, [FP32[0], FP32[2], FP32[3], BF16[1], FP16[0], FINE, TURNS, OFFLOADED, UNSTEPPED, SKIPPED, MUON, QUEUE]),
     (3, [THERE, FP32[0].on(2), BF16[1].on(1), FINE.on(3, zero=CUT_FINE), QUEUE.on(1)]),
-    (1, [FP32[3].on(0), FP16[0].on(3), UNSTEPPED.on(3), SKIPPED.on(0), MUON.on(2), AT_HOME]),
+    (
+        1,
+        [
+            FP32[3].on(0),
+            FP16[0].on(3),
+            UNSTEPPED.on(3),
+            SKIPPED.on(0),
+            MUON.on(2),
+            OFFLOADED.on(2, zero={"offload_optimizer": CPU}),
+            AT_HOME,
+        ],
+    ),
     (2, [BACK]),
 ]
-EVERY = [(2, [*FP32, *BF16, *FP16, LAMB])] + [
+EVERY = [(2, [*FP32, *BF16, *FP16, LAMB, OFFLOADED])] + [
     (ranks, [replace(job.on(stage), name=f"{job.name}-{ranks}-{stage}") for job in jobs for stage in stages])
     for ranks in (1, 3, 4)
-    for jobs, stages in ((FP32, (0, 1, 2, 3)), ([*BF16, *FP16], (1, 2, 3)), ([LAMB], (0, 3)))
+    for jobs, stages in ((FP32, (0, 1, 2, 3)), ([*BF16, *FP16], (1, 2, 3)), ([LAMB], (0, 3)), ([OFFLOADED], (1, 3)))
 ]
 
 
