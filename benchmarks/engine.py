@@ -36,8 +36,8 @@ from results import write_results
 
 FOLDER = Path(__file__).resolve().parent
 CASES = (
-    LoopCase("10M", 256, 4, 4, tokens_per_step=8_192, micro_batch_tokens=2_048, block_steps=10, blocks=4),
-    LoopCase("100M", 768, 12, 12, tokens_per_step=2_048, micro_batch_tokens=1_024, block_steps=5, blocks=3),
+    LoopCase("10M", 256, 4, 4, tokens_per_step=4_096, micro_batch_tokens=1_024, block_steps=10, blocks=4),
+    LoopCase("100M", 768, 12, 12, tokens_per_step=1_024, micro_batch_tokens=512, block_steps=4, blocks=3),
 )
 QUICK = (LoopCase("quick", 64, 2, 2, tokens_per_step=1_024, micro_batch_tokens=512, block_steps=3, blocks=3),)
 STAGES = (1, 2, 3)

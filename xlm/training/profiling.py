@@ -46,6 +46,7 @@ class StepProfiler:
     def __init__(self, steps: ProfiledSteps, train_folder: Path) -> None:
         self._steps, self._folder = steps, train_folder / FOLDER
         self._profile: profile | None = None
+        self._began = 0
 
     def before(self, step: int) -> None:
         """Begin, if this is the first of the steps that this process takes."""
