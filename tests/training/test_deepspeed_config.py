@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from xlm.config.training import OptimizerSection, TrainingSection
-from xlm.errors import NotSupportedYetError, UserError
-from xlm.training.offload import OFFLOAD_KEYS, is_offloaded
+from xlm.errors import UserError
 from xlm.training.deepspeed_config import POSITIVE, SWITCHES, TOP_KEYS, ZERO_KEYS, load_deepspeed_config, zero_stage
+from xlm.training.offload import OFFLOAD_KEYS, is_offloaded
 
 CONFIGS = Path(__file__).parents[2] / "deepspeed_configs"
 TRAINING = TrainingSection(

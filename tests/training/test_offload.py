@@ -45,5 +45,5 @@ def test_a_mistake_is_one_sentence(tmp_path, zero, message):
 
 
 def test_optimizers_that_look_at_whole_tensors_are_not_offloaded(tmp_path):
-    with pytest.raises(UserError, match="proved with training.optimizer.kind adamw alone, but the recipe's is lamb"):
+    with pytest.raises(UserError, match=r"proved with training\.optimizer\.kind adamw alone, but the recipe's is lamb"):
         load(tmp_path, {"stage": 2, "offload_optimizer": CPU}, kind="lamb")

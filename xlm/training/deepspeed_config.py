@@ -158,7 +158,7 @@ def _check_keys(found: Mapping[str, Any], path: Path) -> None:
         if key in NOT_YET_KEYS:
             raise NotSupportedYetError(f"'{key}'", "remove it", file=path)
         if key == "activation_checkpointing":
-            raise UserError("'activation_checkpointing' belongs to the recipe (training.activation_checkpointing); remove it here.", file=path)
+            raise UserError("'activation_checkpointing' belongs to the recipe (training.activation_checkpointing); remove it.", file=path)
         if key == "scheduler":
             raise UserError("'scheduler' belongs to the recipe (training.schedule); remove it here.", file=path)
         if isinstance(found[key], Mapping) and key in ("bf16", "fp16", "data_types"):
@@ -184,7 +184,8 @@ def _check_owned_section(section: Mapping[str, Any], name: str, path: Path) -> N
 
 def _check_values(found: Mapping[str, Any], path: Path) -> None:
     values = {key: found[key] for key in TOP_KEYS if key in found and key != "zero_optimization"}
-    values |= {f"zero_optimization.{key}": value for key, value in found.get("zero_optimization", {}).items() if key not in ("stage", *OFFLOAD_KEYS)}
+    zero = found.get("zero_optimization", {})
+    values |= {f"zero_optimization.{key}": value for key, value in zero.items() if key not in ("stage", *OFFLOAD_KEYS)}
     for dotted, value in values.items():
         key = dotted.rpartition(".")[2]
         if key in SWITCHES:

@@ -48,7 +48,7 @@ def check_offload(zero: Mapping[str, Any], stage: int, training: TrainingSection
 
 def _check_section(section: object, dotted: str, path: Path) -> None:
     if not isinstance(section, Mapping):
-        raise UserError(f"'{dotted}' is {json.dumps(section)}; allowed is an object like {{\"device\": \"cpu\"}}.", file=path)
+        raise UserError(f'\'{dotted}\' is {json.dumps(section)}; allowed is an object like {{"device": "cpu"}}.', file=path)
     for key in section:
         if key not in KEYS:
             hint = suggest(key, KEYS) or "; allowed there: " + ", ".join(KEYS)
@@ -56,7 +56,8 @@ def _check_section(section: object, dotted: str, path: Path) -> None:
     device = section.get("device", "none")
     if device == "nvme":
         raise UserError(
-            f"'{dotted}.device' is nvme, which is not supported: checkpoints are taken from memory, where states on a disk are not; use cpu.",
+            f"'{dotted}.device' is nvme, which is not supported: checkpoints are taken from memory, and what lies on a disk is not there; "
+            "use cpu.",
             file=path,
         )
     if device not in DEVICES:
