@@ -307,16 +307,17 @@ samplings = st.sampled_from(
     seed=st.integers(0, 9),
     blocks=st.integers(1, 6),
     window=st.one_of(st.none(), st.integers(1, 4)),
+    warmup=st.one_of(st.none(), st.fixed_dictionaries({"start_tokens": st.just(128), "steps": st.integers(1, 90)})),
 )
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_epoch_is_whole_in_any_recipe(make_recipe, make_index, phases, tokens, seed, blocks, window):
+def test_every_epoch_is_whole_in_any_recipe(make_recipe, make_index, phases, tokens, seed, blocks, window, warmup):
     index = make_index(blocks=blocks)
-    plan = DataPlan(make_recipe(phases, seed=seed, tokens_per_step=tokens, shuffle_window=window), index)
+    plan = DataPlan(make_recipe(phases, seed=seed, tokens_per_step=tokens, shuffle_window=window, batch_warmup=warmup), index)
     seen, totals = defaultdict(set), {}
     counts = np.zeros(len(plan.leaves), dtype=np.int64)
     for step in range(plan.total_steps):
         batch = plan.rows(step)
-        assert len(batch) == plan.rows_per_step(batch.phase)
+        assert len(batch) == plan.first_row(step + 1) - plan.first_row(step) <= plan.rows_per_step(batch.phase)
         counts += np.bincount(batch.leaf, minlength=len(counts))
         for leaf, epoch, variant, row in zip(
             batch.leaf.tolist(), batch.epoch.tolist(), batch.variant.tolist(), batch.row.tolist(), strict=True

@@ -19,9 +19,9 @@ NOTHING = Seen({}, {})
 
 @pytest.fixture
 def make_ledger(make_index, make_recipe):
-    def make(phases, variants=2):
+    def make(phases, variants=2, **training):
         index = make_index(variants=variants)
-        plan = DataPlan(make_recipe(phases), index)
+        plan = DataPlan(make_recipe(phases, **training), index)
         return plan, plan_ledger(plan, index)
 
     return make
@@ -76,8 +76,9 @@ def test_the_timeline_adds_up_to_the_run(make_ledger):
     assert all(stretch.other_tokens == 0 for stretch in ledger.timeline)
 
 
-def test_a_corpus_repeats_from_the_step_that_draws_a_row_again(make_ledger):
-    plan, ledger = make_ledger([{"steps": 200}], variants=1)
+@pytest.mark.parametrize("warmup", [None, {"start_tokens": 128, "steps": 150}])
+def test_a_corpus_repeats_from_the_step_that_draws_a_row_again(make_ledger, warmup):
+    plan, ledger = make_ledger([{"steps": 200}], variants=1, batch_warmup=warmup)
     seen: set[tuple[int, int]] = set()
     first: dict[int, int] = {}
     for step in range(plan.total_steps):
