@@ -43,6 +43,7 @@ def sweep(tmp_path, monkeypatch):
     spec.loader.exec_module(module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody is there, and nobody waits
+    monkeypatch.setattr("xlm.tracking.tracker.FAILING_CLOSE_TIMEOUT_S", 0.5)
 
     from made_up_run import RECIPE
 

@@ -17,6 +17,7 @@ from xlm.tracking.tracker import Tracker
 @pytest.fixture(autouse=True)
 def _no_server(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr("xlm.tracking.tracker.FAILING_CLOSE_TIMEOUT_S", 1.0)
     for name in HTTP_DEFAULTS:
         monkeypatch.setenv(name, "")  # so that what the tracker sets is taken back
         monkeypatch.delenv(name)
