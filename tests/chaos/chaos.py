@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]  # a program of its own, with the made-up run of those tests
 
 from attempts import PLACES, Ended, Kill, attempt  # noqa: E402
-from made_up_run import NOT_OF_THE_CURVE, RECIPE, make_run  # noqa: E402
+from made_up_run import RECIPE, make_run  # noqa: E402
 
 from xlm.errors import UserError  # noqa: E402
 from xlm.tracking.json_lines import JsonLines  # noqa: E402
 from xlm.training.checkpoint import checkpoint_step, complete_checkpoints, verify_checkpoint  # noqa: E402
-from xlm.training.training_log import METRICS  # noqa: E402
+from xlm.training.training_log import METRICS, OF_THE_MACHINE  # noqa: E402
 
 STAGES = (1, 2, 3)
 STEPS = 40
@@ -158,7 +158,7 @@ def json_lines(run: Path) -> list[dict[str, object]]:
 
 
 def curve(run: Path) -> list[dict[str, object]]:
-    return [{name: value for name, value in line.items() if name not in NOT_OF_THE_CURVE} for line in json_lines(run)]
+    return [{name: value for name, value in line.items() if name not in OF_THE_MACHINE} for line in json_lines(run)]
 
 
 def latest(run: Path) -> int:

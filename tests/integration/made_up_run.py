@@ -18,8 +18,6 @@ from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
 from xlm.vocab.vocabulary import Vocabulary
 
-# What the lines of two runs may differ in: it is measured, not computed.
-NOT_OF_THE_CURVE = {"tokens_per_second", "mfu", "time_left_s", "wall_s", "time", "peak_memory_bytes"}
 OBJECTIVES = {"contrastive": {"share": 0.4, "loss_weight": 0.5}, "tlm": {"share": 0.4}, "mlm": {"share": 0.2}}
 SAMPLING = {"kind": "temperature", "alpha": 0.7}
 RECIPE = {

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from made_up_run import EVERYTHING, make_run
-from test_kill_and_resume import copy_without_training, curve, launch, start_two_ranks
+from test_kill_and_resume import copy_without_training, curve, start_two_ranks
 
 from xlm.training.checkpoint import checkpoint_step, latest_checkpoint, load_model_weights
 
@@ -18,18 +18,19 @@ OF_PHASE = [sorted(phase["objectives"]) for phase in EVERYTHING["phases"]]
 def unkilled(tmp_path_factory):
     root = tmp_path_factory.mktemp("everything")
     recipe = make_run(root, EVERYTHING)
-    code, printed = launch(recipe, root / "run")
-    assert code == 0, printed
+    codes, (printed, _) = start_two_ranks(recipe, root / "run", all_end=True)
+    assert codes == [0, 0], printed
     return recipe, root / "run", printed
 
 
 @pytest.mark.timeout(900)
 def test_killed_in_the_middle_the_same_command_gives_the_same_run(unkilled, tmp_path):
     recipe, run = copy_without_training(unkilled, tmp_path)
-    assert -9 in start_two_ranks(recipe, run, "step:1:16")
+    codes, printed = start_two_ranks(recipe, run, "step:1:16")
+    assert codes[1] == -9, printed
     assert 0 < checkpoint_step(latest_checkpoint(run / "train")) < STEPS
-    code, printed = launch(recipe, run)
-    assert code == 0, printed
+    codes, printed = start_two_ranks(recipe, run, all_end=True)
+    assert codes == [0, 0], printed
     assert curve(run) == curve(unkilled[1])
     found, wanted = (load_model_weights(latest_checkpoint(folder / "train")) for folder in (run, unkilled[1]))
     assert found.step == wanted.step == STEPS

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from made_up_run import NOT_OF_THE_CURVE, make_run, write_vocabulary
+from made_up_run import make_run, write_vocabulary
 
 from xlm.runs.folder import RunFolder
 from xlm.runs.lock import only_writer
 from xlm.training.checkpoint import checkpoint_step, latest_checkpoint, load_model_weights
+from xlm.training.training_log import OF_THE_MACHINE
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -102,7 +103,7 @@ def say(recipe, run, overrides=()):
 
 def curve(run):
     lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{name: value for name, value in line.items() if name not in NOT_OF_THE_CURVE} for line in lines]
+    return [{name: value for name, value in line.items() if name not in OF_THE_MACHINE} for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,7 @@ def unkilled(tmp_path_factory):
 def copy_without_training(unkilled, root):
     recipe, run, _ = unkilled
     shutil.copytree(run, root / "run", ignore=shutil.ignore_patterns("train"))
+    shutil.copy(run.parent / "mlflow.db", root)  # making its tables takes as long as training
     return recipe, root / "run"
 
 
@@ -234,10 +236,14 @@ def test_what_one_rank_cannot_be_fed_ends_all_with_the_same_sentence(unkilled, t
 def one_mlflow_run(run):
     from mlflow.tracking import MlflowClient
 
+    from xlm.tracking.mlflow_run import TAG
+
+    record = json.loads((run / "train" / "run.json").read_text(encoding="utf-8"))
     client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
-    (tracked,) = client.search_runs([client.get_experiment_by_name("xlm").experiment_id])
+    of_key = f"tags.`{TAG}` = '{record['tracking_key']}'"
+    (tracked,) = client.search_runs([client.get_experiment_by_name("xlm").experiment_id], filter_string=of_key)
     assert tracked.info.status == "FINISHED"
-    assert tracked.info.run_id == json.loads((run / "train" / "run.json").read_text(encoding="utf-8"))["mlflow_run_id"]
+    assert tracked.info.run_id == record["mlflow_run_id"]
     assert tracked.data.params["seed"] == "5"
     history = [(metric.step, metric.value) for metric in client.get_metric_history(tracked.info.run_id, "loss")]
     assert sorted(history) == [(line["step"], line["loss"]) for line in curve(run)]
