@@ -1,5 +1,6 @@
 """The loop's bookkeeping with an engine that only counts; real ranks are in tests/integration."""
 
+import errno
 import itertools
 import json
 import math
@@ -17,6 +18,7 @@ import xlm.training.loop as loop_module
 from xlm.config.recipe import Recipe
 from xlm.config.training import ValidationSection
 from xlm.errors import UserError
+from xlm.tracking.json_lines import JsonLines
 from xlm.training.distributed import Process
 from xlm.training.engine import StepResult
 from xlm.training.loop import TrainingLoop
@@ -201,6 +203,13 @@ def test_validation_has_its_steps_its_names_and_its_place_in_the_checkpoint(tmp_
     assert len(re.findall(r"^step +\d/9  loss", said, re.MULTILINE)) == 6
 
 
+def test_a_validation_that_is_not_finite_is_written_as_nothing(tmp_path, saved):
+    nan = SimpleNamespace(measure=lambda: {"validation/loss": math.nan})
+    make_loop(tmp_path, CountingEngine(), validation=nan).run(None)
+    assert lines(tmp_path)[-1]["validation/loss"] is None
+    assert "validation_loss" not in saved[9]
+
+
 def test_micro_batches_know_the_whole_batch_and_their_phase(tmp_path, saved):
     engine = CountingEngine()
     make_loop(tmp_path, engine).run(None)
@@ -294,6 +303,22 @@ def test_a_loader_that_is_out_of_step_is_a_bug(tmp_path, saved):
 
     with pytest.raises(RuntimeError, match="the loader gave step 1 for step 0"):
         make_loop(tmp_path, CountingEngine(), Skipping()).run(None)
+
+
+@pytest.mark.parametrize("step", [2, 9])  # in the middle; after the last one
+def test_a_full_disk_under_the_records_is_a_sentence_and_nothing_is_saved_after_it(tmp_path, saved, monkeypatch, step):
+    loop = make_loop(tmp_path, CountingEngine())
+    append = JsonLines.append
+
+    def full(lines, record):
+        if record["step"] == step:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(lines, record)
+
+    monkeypatch.setattr(JsonLines, "append", full)
+    with pytest.raises(UserError, match=rf"^{tmp_path}: no space left on device; free some space"):
+        loop.run(None)
+    assert [saved_step for saved_step in saved if saved_step >= step] == []
 
 
 def test_the_loader_is_closed_however_the_run_ends(tmp_path, saved):
