@@ -11,13 +11,14 @@ RECIPE ?= pipelines/recipes/quickstart.yaml
 # Further options of the quickstart, for example ARGS="--set seed=2 --run-dir runs/seed2".
 ARGS ?=
 
-.PHONY: help venv quickstart test test-quick test-chaos check bench clean test-cluster
+.PHONY: help venv quickstart test test-quick test-slow test-chaos check bench clean test-cluster
 
 help:
 	@echo "make quickstart   fetch real text, pretrain, evaluate, write runs/quickstart/report.html"
 	@echo "                  (RECIPE=... for another experiment, ARGS=\"--set a.b=c\" for other values)"
 	@echo "make test         every test that fits in minutes, the small whole pipeline included"
 	@echo "make test-quick   the same without the whole pipeline"
+	@echo "make test-slow    what takes minutes each: every model of the library's peers, every way to spread a run, memory"
 	@echo "make test-chaos   kill training a hundred times, at random, and compare with one never killed (KILLS=n)"
 	@echo "make test-cluster train on several hosts, made on this machine, and trouble them (needs root)"
 	@echo "make check        ruff, mypy --strict on xlm/, import-linter"
@@ -40,6 +41,9 @@ test: venv
 test-quick: venv
 	$(SIDE_BY_SIDE) -m "not slow and not pipeline"
 	$(RUN) -m pytest -m "not slow and not pipeline" tests/integration
+
+test-slow: venv
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -m slow --ignore tests/cluster
 
 # Two hosts on this machine: launched, killed, cut off, slow, and with other files than each other. About ten minutes.
 test-cluster: venv
