@@ -13,7 +13,7 @@ class Signs:
     """A store of signs of life without a network."""
 
     def __init__(self):
-        self.written, self.code = {0: "0", 1: "0", 2: "0"}, None
+        self.written, self.code, self.knows = {0: "0", 1: "0", 2: "0"}, None, False
 
     def again(self):
         return self
@@ -26,6 +26,9 @@ class Signs:
 
     def said(self):
         return self.code
+
+    def know(self):
+        self.knows = True
 
 
 @pytest.fixture
@@ -71,6 +74,7 @@ def test_others_watch_rank_0_and_hear_that_it_has_spoken(beating):
     assert heart.said is None
     signs.code = 75
     assert wait_until(lambda: heart.said == 75)
+    assert wait_until(lambda: signs.knows)
     # Rank 1 wrote its signs in rank 0's place here, so rank 0 lives.
     assert heart.silent(1.0) == []
 

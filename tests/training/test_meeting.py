@@ -34,10 +34,12 @@ def test_what_keeps_a_rank_away_is_raised_on_rank_0_in_its_words(two):
     first, second = two
     first.come({})
     second.end("user", "shards: this file does not exist.", 2)
-    assert not second.is_heard(1)
+    assert not second.is_heard()
     with pytest.raises(UserError, match=rf"^rank 1 on {socket.gethostname()}: shards: this file does not exist\.$"):
         first.wait_for_all(20)
-    assert second.is_heard(1)
+    assert first.known([1]) == set()
+    assert second.is_heard()
+    assert first.known([1]) == {1}
     first.end("user", "that", 2)
     assert second.decision(20) is None
     assert second.said() == 2

@@ -6,7 +6,7 @@ import sys
 import pytest
 from ranks import HERE, ROOT
 
-SCENARIOS = ["mistake:2", "late mistake:1", "late mistake:0,1,2", "killed:2", "bug:1"]
+SCENARIOS = ["mistake:2", "late mistake:1", "late mistake:0,1,2", "killed:2", "killed:0", "bug:1"]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,14 @@ def test_what_ends_a_rank_is_said_once_by_rank_0_and_ends_all(ended, scenario, c
 
 def test_a_mistake_before_the_ranks_meet_is_said_with_its_host(ended):
     assert ended["mistake:2"][1][0][0].startswith("error: rank 2 on ")
+
+
+def test_where_rank_0_is_lost_the_first_other_rank_of_a_host_says_so(ended):
+    codes, sentences, printed = ended["killed:0"]
+    assert codes == [-9, 75, 75], printed
+    assert [len(of) for of in sentences] == [0, 1, 0], sentences
+    assert "(rank 1): no sign of rank 0 on " in sentences[1][0]
+    assert "Traceback" not in "".join(printed)
 
 
 def test_a_bug_keeps_its_traceback_and_rank_0_says_where_it_is(ended):

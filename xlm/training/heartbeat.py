@@ -59,6 +59,8 @@ class Heartbeat:
                     if value != self._last[rank][0]:
                         self._last[rank] = (value, time.monotonic())
                 self.said = self._meeting.said()
+                if self.said is not None:
+                    self._meeting.know()
             except RuntimeError:  # rank 0 took the store with it
                 return
             self._over.wait(BEAT_S)

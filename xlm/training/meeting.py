@@ -114,6 +114,7 @@ class Meeting:
         until = time.monotonic() + timeout_s
         while not self._store.check([self._key("decision")]):
             if self.endings([0]):
+                self.know()
                 return None
             if time.monotonic() > until:
                 raise UserError(f"rank 0 did not start training within {timeout_s:.0f} s; see what it prints.")
@@ -130,9 +131,20 @@ class Meeting:
         ended = [rank for rank in ranks if self._store.check([self._key(f"end/{rank}")])]
         return {rank: Ending(**json.loads(self._get(f"end/{rank}"))) for rank in ended}
 
-    def is_heard(self, rank: int) -> bool:
-        """Return whether rank 0 knows why a rank cannot come, or has a reason of its own to end."""
-        return bool(self._store.check([self._key(f"heard/{rank}")]) or self._store.check([self._key("end/0")]))
+    def is_heard(self) -> bool:
+        """Return whether rank 0 knows why this rank cannot come, or has a reason of its own to end."""
+        heard = any(self._store.check([self._key(name)]) for name in (f"heard/{self._process.rank}", "end/0"))
+        if heard:
+            self.know()
+        return heard
+
+    def know(self) -> None:
+        """Tell rank 0 that this rank waits for nothing more from it, so that its store may go."""
+        self._set(f"knows/{self._process.rank}", "")
+
+    def known(self, ranks: Iterable[int]) -> set[int]:
+        """Return those of ``ranks`` that wait for nothing more."""
+        return {rank for rank in ranks if self._store.check([self._key(f"knows/{rank}")])}
 
     def beat(self, number: int) -> None:
         """Give a sign of life."""

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError
 from xlm.training.distributed import Process, join_group
-from xlm.training.heartbeat import Heartbeat
+from xlm.training.heartbeat import BEAT_S, Heartbeat
 from xlm.training.lost_ranks import CUT_OFF, LOST_EXIT_CODE, exit_code, explain, is_cut_off, long_silence, rank_0_is_gone
 from xlm.training.meeting import POLL_S, Meeting, Member
 
@@ -103,7 +103,7 @@ class RollCall:
 
     def _tell_others(self, kind: str, told: str, code: int) -> None:
         """Give other ranks the time to hear that rank 0 has spoken."""
-        before = self._heartbeat is None
+        patience_s = TELL_S if self._heartbeat is None else SILENCE_S
         try:
             if self._meeting is None:
                 if not self._process.spans_hosts:
@@ -111,9 +111,9 @@ class RollCall:
                 self._meeting = Meeting.open(self._process, TELL_S)
             self._meeting.end(kind, told, code)
             others = set(range(1, self._process.world_size))
-            until = time.monotonic() + (TELL_S if before else LINGER_S)
+            until = time.monotonic() + patience_s
             while others and time.monotonic() < until:
-                others -= set(self._meeting.endings(others))
+                others -= self._meeting.known(others)
                 if self._heartbeat is not None:
                     others -= set(self._heartbeat.silent())
                 time.sleep(POLL_S)
@@ -129,22 +129,36 @@ class RollCall:
         _bounded(partial(self._meeting.end, kind, str(error) if kind == "user" else _words(error), exit_code(error)))
         if kind == "bug":
             return None
-        until = time.monotonic() + LINGER_S + SILENCE_S
-        heard = time.monotonic()
-        while time.monotonic() < until:
-            if self._heartbeat.said is not None:
-                return self._heartbeat.said
-            if time.monotonic() > heard + LINGER_S and not self._heartbeat.silent():
-                return self._code_of_others(exit_code(error))  # rank 0 may only hear of it when this rank has left
-            if self._heartbeat.silent():
-                break
-            time.sleep(POLL_S)
+        code = self._hear_rank_0(exit_code(error))
+        if code is not None:
+            _bounded(self._meeting.know)
+            return code
         if kind == "user":
             raise UserError(f"{self._members[self._process.rank]}: {error}") from None
-        if self._process.local_rank == 0:
+        if self._is_first_beside_rank_0():
             lost = rank_0_is_gone(self._members, self._process.rank, self._heartbeat.silent_s(0))
             print(f"error: {lost}", file=sys.stderr, flush=True)
         return LOST_EXIT_CODE
+
+    def _hear_rank_0(self, own: int) -> int | None:
+        """Return this rank's exit code once rank 0 has spoken, or is known to live; None where it is gone."""
+        assert self._heartbeat is not None
+        began = time.monotonic()
+        while time.monotonic() < began + SILENCE_S:
+            if self._heartbeat.said is not None:
+                return self._heartbeat.said
+            if self._heartbeat.silent():
+                return None
+            # A sign since then: rank 0 lives, and may only hear of it when this rank has left.
+            if time.monotonic() > began + LINGER_S and self._heartbeat.silent_s(0) < LINGER_S - BEAT_S:
+                break
+            time.sleep(POLL_S)
+        return self._code_of_others(own)
+
+    def _is_first_beside_rank_0(self) -> bool:
+        """Return whether this is the first rank of its host, rank 0 left out: the one that speaks where rank 0 cannot."""
+        own = self._members[self._process.rank]
+        return own.rank == min(member.rank for member in self._members if member.host == own.host and member.rank != 0)
 
     def _code_of_others(self, code: int) -> int:
         """Return the exit code of a rank that ended by itself, where one did: what it says counts for all."""
@@ -167,7 +181,7 @@ class RollCall:
             meeting.end(kind, told, exit_code(error))
             until = time.monotonic() + patience_s
             while kind == "user" and time.monotonic() < until:
-                if meeting.is_heard(self._process.rank):
+                if meeting.is_heard():
                     return exit_code(error)
                 time.sleep(POLL_S)
         except (RuntimeError, UserError):
@@ -182,7 +196,7 @@ class RollCall:
             return
         assert self._heartbeat is not None
         silent = [self._members[rank] for rank in self._heartbeat.silent(self._timeout_s)]
-        if self._process.is_main or self._process.local_rank == 0:
+        if self._process.is_main or self._is_first_beside_rank_0():
             lost = long_silence(silent, self._timeout_s)
             print(f"error: {lost}", file=sys.stderr, flush=True)
         os._exit(LOST_EXIT_CODE)
