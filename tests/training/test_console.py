@@ -74,6 +74,7 @@ def test_a_step_that_was_not_applied_has_no_loss_and_no_norm():
 def test_validation_has_a_line_where_there_was_one():
     assert validation_line(RECORD) is None
     found = {"validation/loss": 4.2, "validation/tlm": 4.2, "validation/accuracy/tlm": 0.305}
+    assert validation_line({**RECORD, "validation/loss": None, "validation/mlm": None}) == "validation after step 1,200: loss is not finite"
     assert validation_line({**RECORD, **found}) == "validation after step 1,200: loss 4.2000; tlm 4.200 (30.5% right)"
 
 

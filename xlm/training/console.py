@@ -40,12 +40,14 @@ def validation_line(record: Mapping[str, Any]) -> str | None:
     """Return a line of what was validated at the record's step, if anything was."""
     if "validation/loss" not in record:
         return None
+    loss = record["validation/loss"]
     parts = [
         f"{name} {record[f'validation/{name}']:.3f} ({record[f'validation/accuracy/{name}']:.1%} right)"
         for name in ("mlm", "tlm")
-        if f"validation/{name}" in record
+        if record.get(f"validation/{name}") is not None
     ]
-    return f"validation after step {record['step']:,}: loss {record['validation/loss']:.4f}; {', '.join(parts)}"
+    told = "loss is not finite" if loss is None else f"loss {loss:.4f}"
+    return f"validation after step {record['step']:,}: {'; '.join([told, ', '.join(parts)] if parts else [told])}"
 
 
 def clock(seconds: float) -> str:

@@ -7,6 +7,7 @@ checkpoint (weights, optimizer, open sums), so the loop holds no state of its ow
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -173,8 +174,9 @@ class TrainingLoop:
         self._raise_unwritten()
         self._reduce_and_compare(done)
         state = {"step": done, "statistics": self._statistics.state(), "skipped": self._skipped.state()}
-        if self._measured:
-            state["validation_loss"] = self._measured["validation/loss"]  # what keep_best compares
+        loss = (self._measured or {}).get("validation/loss", math.nan)
+        if math.isfinite(loss):
+            state["validation_loss"] = loss  # what keep_best compares
         description = replace(self._description, step=done)
         self._saver.save(description, state)
         self._saved_step = done

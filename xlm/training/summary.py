@@ -29,7 +29,7 @@ def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapp
         "tokens_per_second": round(tokens / steps_s, 1) if steps_s > 0 else 0.0,
         "losses": {name: value for name, value in (result.last or {}).items() if name.startswith("loss")},
         "accuracies": {name: value for name, value in (result.last or {}).items() if name.startswith("accuracy/")},
-        "validation": {name: value for name, value in (result.last or {}).items() if name.startswith("validation/")},
+        "validation": {name: value for name, value in (result.last or {}).items() if name.startswith("validation/") and value is not None},
         "precision": record.precision,
         "world_size": record.world_size,
         "code_changed_on_resume": record.code_changed,
@@ -58,7 +58,7 @@ def summary_lines(summary: Mapping[str, Any], wall_s: float, peak_bytes: int) ->
     lines.append(f"pretraining: {wall_s:,.0f} s, {peak_bytes / 2**30:.1f} GiB; last losses: {', '.join(losses)}")
     if hits:
         lines.append(f"pretraining: last accuracies: {', '.join(hits)}")
-    if summary["validation"]:
+    if "validation/loss" in summary["validation"]:
         lines += _validation_lines(summary["validation"])
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -115,7 +116,7 @@ class TrainingLog:
             record["peak_memory_bytes"] = self._memory.peak_bytes
         if torch.cuda.is_available():
             record["peak_device_memory_bytes"] = torch.cuda.max_memory_allocated()
-        record.update(measured or {})
+        record.update({name: value if math.isfinite(value) else None for name, value in (measured or {}).items()})
         self._lines.append(record)
         if self._tracker is not None:
             self._tracker.log_line(record)
