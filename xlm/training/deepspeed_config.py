@@ -59,6 +59,7 @@ NOT_YET_KEYS = (
     "aio",
 )
 DEFAULT_STAGE = 0
+OPTIMIZER_TYPES = {"adamw": "AdamW", "lamb": "Lamb", "muon": "Muon"}  # DeepSpeed's names
 # Sections that the recipe writes; what DeepSpeed knows beside these keys would change the numbers.
 OWNED = {
     "bf16": ("enabled",),
@@ -114,7 +115,7 @@ def recipe_numbers(training: TrainingSection, precision: Precision, *, micro_ste
         "gradient_clipping": (training.gradient_clipping, "training.gradient_clipping"),
         "bf16.enabled": (precision == "bf16", f"training.precision ({precision})"),
         "fp16.enabled": (precision == "fp16", f"training.precision ({precision})"),
-        "optimizer.type": ("AdamW", "training.optimizer.kind"),
+        "optimizer.type": (OPTIMIZER_TYPES[optimizer.kind], "training.optimizer.kind"),
         "optimizer.params.lr": (optimizer.learning_rate, "training.optimizer.learning_rate"),
         "optimizer.params.betas": (list(optimizer.betas), "training.optimizer.betas"),
         "optimizer.params.eps": (optimizer.epsilon, "training.optimizer.epsilon"),
