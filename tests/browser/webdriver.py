@@ -1,6 +1,7 @@
 """Chromium through chromedriver's own protocol (W3C WebDriver): as much of it as opening a page and looking at it takes."""
 
 import base64
+import contextlib
 import json
 import socket
 import subprocess
@@ -36,13 +37,14 @@ class Browser:
     def text(self):
         return self.run("return document.body ? document.body.innerText : ''")
 
-    def wait_until(self, script, timeout_s=120):
+    def wait_until(self, script, timeout_s=240):
         """Wait until JavaScript returns something true, and return it."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            found = self.run(script)
-            if found:
-                return found
+            with contextlib.suppress(AssertionError):  # a page that is busy drawing does not answer in time
+                found = self.run(script)
+                if found:
+                    return found
             time.sleep(0.25)
         raise AssertionError(f"never true: {script}; the page says: {self.text()[:2000]}")
 
