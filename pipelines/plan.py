@@ -1,8 +1,12 @@
-"""Show what a recipe will draw before it is trained: shards/ → tables, a figure, and files with every number."""
+"""Show what a recipe will draw before it is trained: shards/ → tables, a figure, and files with every number.
+
+With --memory: how much memory each rank will need, for a recipe or a preset; needs no shards.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from xlm.errors import UserError, exits_cleanly
@@ -21,6 +25,11 @@ from xlm.training.trainable import check_trainable
 @exits_cleanly
 def main() -> None:
     """Print the ledger of a recipe, and write its figure and tables."""
+    if "--memory" in sys.argv:
+        from xlm.training.memory_command import memory_parser, print_memory  # brings torch along
+
+        print_memory(memory_parser().parse_args(), Path(__file__).resolve().parents[1] / "deepspeed_configs")
+        return
     parser = recipe_parser(__doc__ or "")
     parser.add_argument("--json", action="store_true", help="print the ledger as JSON instead of tables")
     parser.add_argument(

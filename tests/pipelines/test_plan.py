@@ -35,7 +35,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 def plan(recipe: Path, run: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), "--recipe", str(recipe), "--run-dir", str(run), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_tables_are_printed_and_written_with_a_figure(recipe: Path, run_folder: Path) -> None:
@@ -85,3 +85,33 @@ def test_without_shards_it_is_a_sentence(recipe: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "the stage that writes 'shards' has not finished" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_memory_of_a_preset_is_a_line_for_each_deepspeed_file_without_shards() -> None:
+    command = [sys.executable, str(SCRIPT), "--memory", "--preset", "small-256x6", "--ranks", "4", "--precision", "bf16"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    first, heading, *lines = done.stdout.splitlines()
+    assert "GiB of each of 4 ranks in bf16: 2 micro-batches of 16,384 tokens" in first
+    assert heading.split()[:3] == ["DeepSpeed", "file", "weights"]
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    assert set(rows) == {path.name for path in SCRIPT.parents[1].glob("deepspeed_configs/*.json")}
+    assert rows["zero0.json"] == ["not", "in", "bf16"]
+    on_device = {name: float(cells[-2]) for name, cells in rows.items() if name != "zero0.json"}
+    assert on_device["zero1.json"] > on_device["zero2.json"] > on_device["zero2_offload.json"]
+
+
+def test_memory_takes_a_recipes_own_numbers(recipe: Path, tmp_path: Path) -> None:
+    zero = tmp_path / "zero.json"
+    zero.write_text('{"zero_optimization": {"stage": 2}}')
+    vocabulary = tmp_path / "vocabulary.yaml"
+    write_json(vocabulary, {"size": 5000})
+    command = [sys.executable, str(SCRIPT), "--memory", "--recipe", str(recipe), "--set", f"vocabulary={vocabulary}", "--set"]
+    command += ["training.micro_batch_tokens=512", "--deepspeed_config", str(zero), "--stage", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2
+    assert "no DeepSpeed file is of stage 3" in done.stderr
+    done = subprocess.run([*command[:-2], "--ranks", "2"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "micro-batches of 512 tokens" in done.stdout
+    assert "5,000 pieces" in done.stdout
