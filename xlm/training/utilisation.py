@@ -37,7 +37,8 @@ _PEAKS: Sequence[tuple[str, float, float]] = (
     ("RTX 4090", 165.2, 82.6),
     ("RTX 3090", 71.0, 35.6),
 )
-_PRODUCT, _TRIES = 1024, 4
+# A product takes about a millisecond, so that on a busy machine some of them are not interrupted.
+_PRODUCT, _TRIES = 512, 40
 _UNIT = 1_000_000  # ranks tell each other whole megaflops, which stay far below 2^63
 
 
@@ -57,7 +58,7 @@ def peak_by_name(name: str, precision: Precision) -> float | None:
 
 
 def _measured(dtype: torch.dtype) -> float:
-    """Return the operations a second of the fastest of a few products; tenths of a second."""
+    """Return the operations a second of the fastest of many products; less than a tenth of a second where nobody else computes."""
     left, right = (torch.ones(_PRODUCT, _PRODUCT, dtype=dtype) for _ in range(2))
     torch.mm(left, right)  # kernels are chosen, threads start
     took = []
