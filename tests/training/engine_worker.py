@@ -1,7 +1,8 @@
 """One rank of a made-up training: argv is a JSON list of scenarios; rank 0 writes what each gave.
 
 A scenario: {"stage", "precision", "micro_steps", "steps", "rows" (options of `make_rows`; with "objectives" the model
-has all heads), "poison" (step whose gradient is infinite), "diverged" (step whose embeddings are NaN),
+has all heads), "model" and "training" (other values of these sections), "zero" (further keys beside the stage),
+"validate" (after every step, on `HELD_OUT`), "poison" (step whose gradient is infinite), "diverged" (step whose embeddings are NaN),
 "resume_after" (save a checkpoint after that many steps; go on from it with a fresh engine as well)}.
 """
 
@@ -11,40 +12,59 @@ import tempfile
 from pathlib import Path
 
 import torch
-from made_up_steps import COMPLETE, LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows
+from made_up_steps import COMPLETE, HELD_OUT, LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows
 
+from xlm.config.training import TrainingSection
+from xlm.model.encoder import checkpoint_layers
 from xlm.model.pretraining import PretrainingModel
-from xlm.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from xlm.training.checkpoint import latest_checkpoint, load_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
 from xlm.training.distributed import Process, gather_numbers, join_group, leave_group
 from xlm.training.engine import TrainingEngine
 from xlm.training.objectives import PretrainingObjective
+from xlm.training.saving import save_checkpoint
 from xlm.training.statistics import LossStatistics
 from xlm.training.step_context import BatchCounts, StepContext
+from xlm.training.validation import Validation
 from xlm.training.weights import ModelDescription
 
 
 def model_of(scenario):
-    return COMPLETE if "objectives" in scenario.get("rows", {}) else MODEL
+    complete = COMPLETE if "objectives" in scenario.get("rows", {}) else MODEL
+    return complete.model_copy(update=scenario.get("model", {}))
+
+
+def micro_steps_of(scenario, step):
+    """A number, or numbers for the steps in turn."""
+    given = scenario["micro_steps"]
+    return given[step % len(given)] if isinstance(given, list) else given
+
+
+def most_micro_steps(scenario):
+    return max(micro_steps_of(scenario, step) for step in range(scenario["steps"]))
 
 
 def make_engine(scenario, process):
     model = PretrainingModel(model_of(scenario), VOCABULARY, len(LANGUAGES))
     model.initialise(3)
+    if scenario.get("training", {}).get("activation_checkpointing"):
+        checkpoint_layers(model)
     statistics = LossStatistics(("only",), LANGUAGES, process.device())
-    objective = PretrainingObjective(model, TRAINING, statistics)
+    training = TrainingSection.model_validate({**TRAINING.model_dump(mode="json"), **scenario.get("training", {})})
+    objective = PretrainingObjective(model, training, statistics)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ds.json"
         zero = {"stage": scenario["stage"]} | scenario.get("zero", {})
         path.write_text(json.dumps({"zero_optimization": zero}), encoding="utf-8")
         config = load_deepspeed_config(
-            path, TRAINING, scenario.get("precision", "fp32"), micro_steps=scenario["micro_steps"], world_size=process.world_size
+            path, training, scenario.get("precision", "fp32"), micro_steps=most_micro_steps(scenario), world_size=process.world_size
         )
-    return TrainingEngine(objective, config, TRAINING.optimizer)
+    return TrainingEngine(objective, config, training.optimizer, training.loss_scale)
 
 
 def run_step(engine, process, scenario, step):
-    batches = deal(make_rows(step, **scenario.get("rows", {})), process.world_size, scenario["micro_steps"], process.rank)
+    rows = make_rows(step, **scenario.get("rows", {}))
+    batches = deal(rows, process.world_size, micro_steps_of(scenario, step), process.rank)
     everyone = gather_numbers(BatchCounts.of(batches).numbers(), engine.device)
     objectives = dict(OBJECTIVES)
     if scenario.get("poison") == step:
@@ -60,6 +80,18 @@ def run_step(engine, process, scenario, step):
     engine.objective.statistics.commit_step(result.applied)
     engine.objective.statistics.reduce()
     return result
+
+
+class HeldOut:
+    """The batches of `HELD_OUT`, some of them empty."""
+
+    languages, objectives = LANGUAGES, OBJECTIVES
+
+    def __init__(self, process):
+        self.process = process
+
+    def __iter__(self):
+        return iter(deal(HELD_OUT, self.process.world_size, 3, self.process.rank))
 
 
 def run_scenario(scenario, process, folder):
@@ -80,14 +112,19 @@ def save(engine, process, scenario, step, folder):
 
 
 def run_steps(engine, process, scenario, start, folder):
-    told = {"losses": [], "norms": [], "applied": []}
+    validation = Validation(engine, HeldOut(process), process)
+    told = {"losses": [], "norms": [], "applied": [], "scales": [], "too_high": []}
     for step in range(start, scenario["steps"]):
         if scenario.get("resume_after") == step:
             save(engine, process, scenario, step, folder)
         result = run_step(engine, process, scenario, step)
         told["losses"].append(engine.objective.statistics.take_window().loss)
+        if scenario.get("validate"):
+            told["validation"] = validation.measure()
         told["norms"].append(result.gradient_norm if result.applied else None)
         told["applied"].append(result.applied)
+        told["too_high"].append(result.scale_too_high)
+        told["scales"].append(engine.loss_scale.value if engine.loss_scale else None)
     told["weights"] = {name: tensor.flatten().tolist() for name, tensor in engine.full_weights()}
     return told
 

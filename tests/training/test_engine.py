@@ -1,15 +1,14 @@
 """Two real ranks against one process of plain PyTorch, for every ZeRO stage and every way to cut a batch."""
 
 import json
+import re
 
 import pytest
 import torch
-from made_up_steps import COMPLETE, EVERYTHING, LANGUAGES, MODEL, TRAINING, VOCABULARY, make_rows, reference_loss
+from made_up_steps import CODES, COMPLETE, EVERYTHING, HELD_OUT, LANGUAGES, MODEL, TRAINING, VOCABULARY, make_rows, pack, reference_loss
 from ranks import run_ranks
 
-from xlm.errors import UserError
 from xlm.model.pretraining import PretrainingModel
-from xlm.training.engine import TrainingEngine
 from xlm.training.parameter_groups import parameter_groups
 
 STEPS = 3
@@ -19,23 +18,42 @@ SMALL_BUCKETS = {"reduce_bucket_size": 600, "allgather_bucket_size": 600}
 FEW_ROWS = {"token_rows": 1, "pair_rows": 1}
 PLAIN = [{"stage": stage, "micro_steps": micro, "steps": STEPS} for stage in (0, 1, 2, 3) for micro in (1, 3)]
 SPARSE = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "rows": FEW_ROWS, "zero": SMALL_BUCKETS} for stage in (1, 2, 3)]
+CPU = {"device": "cpu"}
+OFFLOADED = [{"stage": stage, "zero": {"offload_optimizer": CPU}} for stage in (1, 2, 3)]
+OFFLOADED += [{"stage": 3, "zero": {"offload_optimizer": CPU, "offload_param": CPU}}]
+OFFLOADED = [{**offloaded, "micro_steps": 2, "steps": STEPS} for offloaded in OFFLOADED]
+LOSS_SCALE = {"loss_scale": {"initial_power": 10, "window": 2}}
 BF16 = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "precision": "bf16"} for stage in (1, 2, 3)]
+BF16 += [{**offloaded, "precision": "bf16"} for offloaded in OFFLOADED]
+FP16 = [{"stage": stage, "micro_steps": 2, "steps": STEPS} for stage in (1, 2, 3)]
+FP16 = [{**scenario, "precision": "fp16", "training": LOSS_SCALE} for scenario in [*FP16, *OFFLOADED]]
+# The first step's gradient is beyond the range of fp16 at 2^13, and not at half of it.
+OVERFLOWN = [{**scenario, "training": {"loss_scale": {"initial_power": 13, "window": 1000}}} for scenario in FP16]
 POISON = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "poison": 1} for stage in (0, 1, 2, 3)]
 POISON += [{"stage": stage, "micro_steps": 1, "steps": STEPS, "poison": 1, "precision": "bf16"} for stage in (1, 2, 3)]
+POISON += [{**offloaded, "poison": 1} for offloaded in [*OFFLOADED, *FP16]]
 RESUME = [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2} for stage in (0, 1, 2, 3)]
 RESUME += [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2, "precision": "bf16"} for stage in (1, 2, 3)]
 # All heads at once; some micro-batches lack what a head reads, some are empty.
 ALL_ROWS = {"token_rows": 6, "pair_rows": 1, "objectives": EVERYTHING}
+RESUME += [{**scenario, "steps": 4, "resume_after": 2} for scenario in [*FP16, OFFLOADED[1], OFFLOADED[3]]]
 ALL_HEADS = [{"stage": stage, "micro_steps": 3, "steps": STEPS, "rows": ALL_ROWS, "zero": SMALL_BUCKETS} for stage in (1, 2, 3)]
 ALL_HEADS += [{"stage": 0, "micro_steps": 2, "steps": STEPS, "rows": ALL_ROWS}]
 ALL_RESUME = [{"stage": stage, "micro_steps": 2, "steps": 4, "resume_after": 2, "rows": ALL_ROWS} for stage in (2, 3)]
 DIVERGED = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "diverged": 1, "rows": ALL_ROWS} for stage in (0, 2)]
-SCENARIOS = [*PLAIN, *SPARSE, *BF16, *POISON, *RESUME, *ALL_HEADS, *ALL_RESUME, *DIVERGED]
+DROPOUT = [{"stage": stage, "micro_steps": 2, "steps": STEPS, "model": {"dropout": 0.2}} for stage in (0, 1, 2, 3)]
+VALIDATED = [{**scenario, "validate": True} for scenario in DROPOUT]
+RECOMPUTED = [{**scenario, "training": {"activation_checkpointing": True}} for scenario in [*DROPOUT, *BF16[:3]]]
+SCENARIOS = [*PLAIN, *SPARSE, *OFFLOADED, *BF16, *FP16, *OVERFLOWN, *POISON, *RESUME, *ALL_HEADS, *ALL_RESUME, *DIVERGED]
+SCENARIOS += [*DROPOUT, *VALIDATED, *RECOMPUTED]
 
 
 def name_of(scenario):
-    return "-".join(f"{key}{value}" for key, value in scenario.items() if not isinstance(value, dict)) + (
-        ("-all" if "objectives" in scenario["rows"] else "-sparse") if "rows" in scenario else ""
+    return (
+        "-".join(f"{key}{value}" for key, value in scenario.items() if not isinstance(value, dict))
+        + (("-all" if "objectives" in scenario["rows"] else "-sparse") if "rows" in scenario else "")
+        + ("-dropout" if "model" in scenario else "")
+        + "".join(f"-{re.sub('[^a-z0-9]+', '-', str(scenario[name]).lower())}" for name in ("training", "zero") if name in scenario)
     )
 
 
@@ -86,7 +104,7 @@ def assert_same_weights(found, wanted, **tolerance):
         )
 
 
-@pytest.mark.parametrize("scenario", [*PLAIN, *SPARSE, *ALL_HEADS], ids=name_of)
+@pytest.mark.parametrize("scenario", [*PLAIN, *SPARSE, *ALL_HEADS, *OFFLOADED], ids=name_of)
 def test_fp32_is_plain_pytorch_at_every_stage(two_ranks, scenario):
     found = two_ranks[name_of(scenario)]
     losses, norms, weights = reference(scenario.get("rows"))
@@ -105,13 +123,41 @@ def test_bf16_follows_fp32_within_its_rounding(two_ranks, scenario):
     assert not torch.equal(values.bfloat16().float(), values)
 
 
+@pytest.mark.parametrize("scenario", FP16, ids=name_of)
+def test_fp16_follows_fp32_within_its_rounding_and_shows_norms_without_the_scale(two_ranks, scenario):
+    found = two_ranks[name_of(scenario)]
+    losses, norms, _ = reference()
+    assert found["losses"] == pytest.approx(losses, rel=0.005)
+    assert found["norms"] == pytest.approx(norms, rel=0.02)
+    assert found["scales"] == [1024, 2048, 2048]  # doubled after two finite steps
+    values = torch.tensor(found["weights"]["encoder.embeddings.tokens.weight"])
+    assert not torch.equal(values.half().float(), values)
+
+
+@pytest.mark.parametrize("scenario", OVERFLOWN, ids=name_of)
+def test_a_scale_that_is_too_high_costs_a_step_on_all_ranks_and_is_halved(two_ranks, scenario):
+    found = two_ranks[name_of(scenario)]
+    assert found["applied"] == [False, True, True]
+    assert found["too_high"] == [True, False, False]
+    assert found["scales"] == [4096, 4096, 4096]
+    losses, norms, _ = reference(poison=0)
+    assert found["losses"] == [None, *(pytest.approx(loss, rel=0.005) for loss in losses)]
+    assert found["norms"] == [None, *(pytest.approx(norm, rel=0.02) for norm in norms)]
+
+
+@pytest.mark.parametrize("scenario", RECOMPUTED, ids=name_of)
+def test_layers_that_are_computed_again_change_no_bit(two_ranks, scenario):
+    plain = {name: value for name, value in scenario.items() if name != "training"}
+    assert two_ranks[name_of(scenario)] == two_ranks[name_of(plain)]
+
+
 @pytest.mark.parametrize("scenario", [*POISON, *DIVERGED], ids=name_of)
 def test_a_step_that_is_not_finite_is_skipped_on_all_ranks(two_ranks, scenario):
     found = two_ranks[name_of(scenario)]
     assert found["applied"] == [True, False, True]
     assert found["norms"][1] is None
     assert found["losses"][1] is None
-    if scenario.get("precision") != "bf16":
+    if "precision" not in scenario:
         losses, _, weights = reference(scenario.get("rows"), poison=1)
         assert [found["losses"][0], found["losses"][2]] == pytest.approx(losses, rel=1e-5)
         assert_same_weights(found["weights"], weights, rtol=1e-3, atol=2e-5)
@@ -126,6 +172,33 @@ def test_a_checkpoint_goes_on_bit_for_bit(two_ranks, scenario):
     assert resumed["weights"] == found["weights"]
 
 
+@pytest.mark.parametrize("scenario", VALIDATED, ids=name_of)
+def test_validation_measures_the_weights_as_they_are_and_changes_nothing(two_ranks, scenario):
+    found, alone = dict(two_ranks[name_of(scenario)]), two_ranks[name_of(DROPOUT[scenario["stage"]])]
+    measured = found.pop("validation")
+    assert found == alone
+    wanted = reference_validation(found["weights"])
+    assert set(measured) == set(wanted)
+    assert measured == pytest.approx(wanted, rel=1e-5)
+
+
+def reference_validation(weights):
+    """Means over the held-out predictions, one sequence at a time, without dropout."""
+    model = PretrainingModel(MODEL, VOCABULARY, len(LANGUAGES))
+    model.load_state_dict({name: torch.tensor(weights[name]).view_as(tensor) for name, tensor in model.named_parameters()}, strict=False)
+    model.tie_weights()
+    losses, hits = {}, {}
+    for one in (one for row in HELD_OUT for one in row):
+        batch = pack([[one]])
+        logits = model.logits(model.encode(batch, model.token_tables())[batch.predict_positions]).float()
+        objective, language = CODES[one["objective"]], LANGUAGES[one["language"]]
+        for name in ("", f"/{objective}", f"/{objective}/{language}"):
+            losses.setdefault(name, []).extend(torch.nn.functional.cross_entropy(logits, batch.labels, reduction="none").tolist())
+            hits.setdefault(name, []).extend((logits.argmax(1) == batch.labels).float().tolist())
+    means = {f"validation{name or '/loss'}": sum(values) / len(values) for name, values in losses.items()}
+    return means | {f"validation/accuracy{name}": sum(values) / len(values) for name, values in hits.items() if name}
+
+
 def test_one_rank_gives_the_loss_of_two(two_ranks, tmp_path):
     scenario = {"stage": 2, "micro_steps": 1, "steps": STEPS}
     run_ranks("engine_worker.py", [json.dumps([scenario]), str(tmp_path / "one.json")], world_size=1)
@@ -133,17 +206,3 @@ def test_one_rank_gives_the_loss_of_two(two_ranks, tmp_path):
     two = two_ranks[name_of(scenario)]
     assert one["losses"] == pytest.approx(two["losses"], rel=1e-6)
     assert one["norms"] == pytest.approx(two["norms"], rel=1e-5)
-
-
-class DeepSpeedThatFindsNothing:
-    """DeepSpeed's answer when the files of a rank are not there: a warning and (None, None)."""
-
-    def load_checkpoint(self, folder, tag):
-        return None, None
-
-
-def test_a_checkpoint_that_deepspeed_does_not_take_up_is_no_fresh_start(tmp_path):
-    engine = TrainingEngine.__new__(TrainingEngine)
-    engine._engine = DeepSpeedThatFindsNothing()
-    with pytest.raises(UserError, match=r"step-00000003: DeepSpeed finds no state in this checkpoint"):
-        engine.load(tmp_path / "step-00000003")
