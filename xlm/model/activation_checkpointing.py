@@ -21,7 +21,7 @@ from xlm.model.dropout import DropoutKey
 
 def recomputed(layer: Callable[..., Tensor], *inputs: Any, key: DropoutKey) -> Tensor:  # noqa: ANN401
     """Return ``layer(*inputs)``, keeping its inputs alone; ``key`` is what its dropout masks are drawn by."""
-    output: Tensor = checkpoint(  # type: ignore[no-untyped-call]
+    output: Tensor = checkpoint(
         layer,
         *inputs,
         use_reentrant=False,

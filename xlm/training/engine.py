@@ -123,6 +123,10 @@ class TrainingEngine:
         norm = self._engine.get_global_grad_norm()
         scale_too_high = self.loss_scale is not None and self.loss_scale.follow(applied)
         self._apply_loss_scale()
+        if not applied and self.stage < 3:
+            # DeepSpeed leaves the fp32 sums of an offloaded step that it skips, and would add all later ones to them.
+            sums = getattr(self._optimizer, "averaged_gradients", {})
+            sums.update(dict.fromkeys(sums))
         if self.stage == 3:
             _modules_being_run(self._modules_around)
         return StepResult(applied, float(norm) if applied and norm is not None else math.inf, scale_too_high)

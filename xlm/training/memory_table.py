@@ -45,7 +45,7 @@ def memory_lines(training: Training, files: Mapping[str, Mapping[str, Any]]) -> 
     needs = activation_memory(
         training.model, training.vocabulary, training.micro_batch, NUMBER_BYTES[training.precision], recomputes=training.recomputes
     )
-    rows = [("DeepSpeed file", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("DeepSpeed file", *COLUMNS)]
     for name, zero in files.items():
         if int(zero.get("stage", 0)) not in SUPPORTED[training.precision]:
             rows.append((name, f"not in {training.precision}", *[""] * (len(COLUMNS) - 1)))
