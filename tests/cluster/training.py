@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PORT = 29500
-NOT_OF_THE_CURVE = {"tokens_per_second", "wall_s", "peak_memory_bytes", "mfu", "time_left_s"}
+NOT_OF_THE_CURVE = {"time", "tokens_per_second", "wall_s", "peak_memory_bytes", "mfu", "time_left_s"}
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT)}
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin"])
 
