@@ -24,11 +24,12 @@ def a_shape(width, layers, vocabulary, tokens, stage, precision, *, micro_steps=
 
 
 # A table, activations, and both of them, in the cells in which memory lies differently.
-SMALL = [a_shape(64, 8, 2_000, 8192, 2, "fp32", micro_steps=1)]
+SMALL = [a_shape(64, 4, 2_000, 16384, 2, "fp32", micro_steps=1)]  # tensors of 4 MiB, which go back to the system one by one
 SHAPES = [
     a_shape(192, 2, 100_000, 512, 2, "fp32"),
     a_shape(64, 8, 2_000, 16384, 2, "fp32", micro_steps=1),
-    a_shape(128, 6, 60_000, 8192, 2, "bf16"),
+    a_shape(128, 6, 60_000, 8192, 2, "fp32"),
+    a_shape(192, 2, 100_000, 512, 2, "bf16"),
     a_shape(192, 2, 100_000, 512, 1, "bf16"),
     a_shape(192, 2, 100_000, 512, 3, "fp32"),
     a_shape(64, 8, 2_000, 16384, 2, "fp32", micro_steps=1, training={"activation_checkpointing": True}),
