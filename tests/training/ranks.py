@@ -36,7 +36,7 @@ def start_ranks(script, arguments, world_size):
     ]
 
 
-def run_ranks(script, arguments, world_size, timeout_s=240):
+def run_ranks(script, arguments, world_size, timeout_s=540):
     processes = start_ranks(script, arguments, world_size)
     try:
         outputs = [process.communicate(timeout=timeout_s)[0] for process in processes]
