@@ -14,6 +14,9 @@ from made_up_run import make_run
 from xlm.training.checkpoint import checkpoint_step, complete_checkpoints
 from xlm.training.training_log import OF_THE_MACHINE
 
+# tests/training/test_engine_state.py shows the same without the pipeline around it in every run.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 # Without dropout, whose masks follow the ranks; one rank has to take all pairs of a step at once.
 SETTINGS = ["model.dropout=0.0", "training.precision=fp32", "training.checkpoint.keep_last=9"]

@@ -12,6 +12,9 @@ from xlm.config.training import OptimizerSection
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.parameter_groups import hidden_blocks
 
+# Two ranks of its own; tests/training/test_engine_state.py takes Muon through a few steps in every run.
+pytestmark = pytest.mark.slow
+
 STEPS = 6
 RATE = 1e-2  # the worker's
 # Parameters in several buckets, and sub-groups of stage 3 that hold a few parameters each.
