@@ -34,7 +34,7 @@ if ! packages_current; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     # Byte code of what is used is made at the first import; of everything it would take another minute.
-    pip install --no-compile --requirement requirements.lock || {
+    pip install --requirement requirements.lock --no-compile || {
         say "error: pip could not install requirements.lock; check that a Python package index can be reached and that the disk has room (pip's own message is above)."
         exit 2
     }
