@@ -133,7 +133,7 @@ def main():
     scenarios, out = json.loads(sys.argv[1]), Path(sys.argv[2])
     process = Process.from_environment()
     torch.set_num_threads(1)
-    join_group(process, timeout_s=60)
+    join_group(process, timeout_s=300)
     results = [run_scenario(scenario, process, out.parent / f"train{number}") for number, scenario in enumerate(scenarios)]
     if process.is_main:
         out.write_text(json.dumps(results), encoding="utf-8")

@@ -37,7 +37,7 @@ class DivergingEngine(CountingEngine):
 
 what = sys.argv[1]
 process = Process.from_environment()
-join_group(process, timeout_s=60)
+join_group(process, timeout_s=300)
 test_loop.loop_module.Saver = partial(test_loop.KeptStates, {})
 batches = (DroppingBatches if what == "dropped" else FailingBatches)(rank=process.rank, world_size=2)
 with tempfile.TemporaryDirectory() as folder:

@@ -43,6 +43,9 @@ def run_ranks(script, arguments, world_size, timeout_s=540):
     finally:
         for process in processes:
             process.kill()
-    for rank, (process, output) in enumerate(zip(processes, outputs, strict=True)):
-        assert process.returncode == 0, f"rank {rank} ended with {process.returncode}:\n{output}"
+    # All that failed: the one that others miss is rarely the first.
+    ended = [
+        f"rank {rank} ended with {process.returncode}:\n{outputs[rank]}" for rank, process in enumerate(processes) if process.returncode
+    ]
+    assert not ended, "\n".join(ended)
     return outputs

@@ -348,7 +348,7 @@ def test_rows_that_are_not_the_plans_end_the_run_before_they_are_saved(tmp_path,
 
 def test_two_ranks_count_together_what_one_counts(tmp_path, saved):
     alone = make_loop(tmp_path, CountingEngine()).run(None).seen
-    first, second = run_ranks("loop_rank.py", ["whole"], 2, timeout_s=60)
+    first, second = run_ranks("loop_rank.py", ["whole"], 2)
     assert first.splitlines()[-1] == repr((sorted(alone.tokens.items()), sorted(alone.rows.items())))
     assert second.splitlines()[-1] == repr(([], []))
     # What diverged on one rank is known on the other, which writes it down.
@@ -358,7 +358,7 @@ def test_two_ranks_count_together_what_one_counts(tmp_path, saved):
 
 
 def test_rows_lost_on_one_rank_end_all_with_the_same_sentence():
-    for printed in run_ranks("loop_rank.py", ["dropped"], 2, timeout_s=60):
+    for printed in run_ranks("loop_rank.py", ["dropped"], 2):
         assert printed.splitlines()[-1] == "RuntimeError 17 rows of tlm, but the plan has 18 | NoneType"
 
 
@@ -371,7 +371,7 @@ def test_rows_lost_on_one_rank_end_all_with_the_same_sentence():
     ],
 )
 def test_what_goes_wrong_on_one_rank_is_raised_on_all(what, sentence, cause):
-    first, second = run_ranks("loop_rank.py", [what], 2, timeout_s=60)
+    first, second = run_ranks("loop_rank.py", [what], 2)
     assert first.splitlines()[-1] == f"{sentence} | NoneType"
     assert second.splitlines()[-1] == f"{sentence} | {cause}"
 
