@@ -80,7 +80,7 @@ class Chaos:
     def attempt(self, run: Path, stage: int, kill: Kill | None, saving: str) -> Ended:
         overrides = [f"training.checkpoint.asynchronous={'true' if saving == 'asynchronous' else 'false'}"]
         overrides.append(f"training.loader.workers={self.attempts % 2}")
-        return attempt(self.recipe, run, stage, overrides, kill, self.folder, runner=self.attempts % 4 == 0)
+        return attempt(self.recipe, run, stage, overrides, kill, self.folder, runner=self.attempts % 8 == 0)
 
     def kill_a_run(self, stage: int, quota: int) -> None:
         """Kill one run until it finishes or ``quota`` kills were made; then let it finish, and compare."""
