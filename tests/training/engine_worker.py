@@ -19,7 +19,7 @@ from xlm.model.encoder import checkpoint_layers
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.checkpoint import latest_checkpoint, load_checkpoint
 from xlm.training.deepspeed_config import load_deepspeed_config
-from xlm.training.distributed import Process, gather_numbers, join_group, leave_group
+from xlm.training.distributed import Process, barrier, gather_numbers, join_group, leave_group
 from xlm.training.engine import TrainingEngine
 from xlm.training.objectives import PretrainingObjective
 from xlm.training.saving import save_checkpoint
@@ -100,7 +100,8 @@ def run_scenario(scenario, process, folder):
     if "resume_after" in scenario:
         fresh = make_engine(scenario, process)
         start = load_checkpoint(fresh, latest_checkpoint(folder))["step"]
-        # Saving again right after loading has broken other set-ups.
+        # Saving again right after loading has broken other set-ups. It takes the folder away that others may still read.
+        barrier()
         save(fresh, process, scenario, start, folder)
         told["resumed"] = run_steps(fresh, process, {**scenario, "resume_after": None}, start, folder)
     return told
