@@ -196,4 +196,5 @@ def _scalar(key: str, value: Any) -> Scalar:  # noqa: ANN401
 
 
 def _as_tensor(content: bytearray, dtype: torch.dtype) -> Tensor:
-    return torch.frombuffer(content, dtype=dtype)
+    # A rank's part of a small parameter may be empty, which torch does not take from a buffer.
+    return torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
