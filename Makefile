@@ -31,8 +31,9 @@ venv:
 quickstart: venv
 	@$(RUN) pipelines/quickstart.py --recipe $(RECIPE) $(ARGS)
 
-# Tests in one process go side by side; those that start ranks of their own, one after the other.
-SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --ignore tests/integration --ignore tests/cluster
+# Files of tests in one process go side by side, each file whole, for what its tests share; those that start ranks of their own,
+# one after the other.
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --ignore tests/integration --ignore tests/cluster
 
 test: venv
 	$(SIDE_BY_SIDE) -m "not slow"

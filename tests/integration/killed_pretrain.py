@@ -49,9 +49,12 @@ def act():
         ballast = train_folder() / "ballast"
         ballast.write_bytes(bytes(shutil.disk_usage(ballast.parent).free - 8192))
     elif POINT == "read_only":
-        checkpoints = str(train_folder() / "checkpoints")
-        subprocess.run(["mount", "--bind", checkpoints, checkpoints], check=True)
-        subprocess.run(["mount", "-o", "remount,bind,ro", checkpoints], check=True)
+        # Elsewhere first: the other rank may be writing, and a mount with such a file in it cannot become read-only.
+        checkpoints, aside = train_folder() / "checkpoints", train_folder() / "aside"
+        aside.mkdir()
+        subprocess.run(["mount", "--bind", checkpoints, aside], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", aside], check=True)
+        subprocess.run(["mount", "--bind", aside, checkpoints], check=True)
     else:
         os.kill(os.getpid(), signal.SIGKILL)
 

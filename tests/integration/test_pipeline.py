@@ -121,6 +121,7 @@ def test_mlflow_has_one_run_with_curves_and_figures(finished: Finished) -> None:
     assert {"intents.png", "losses.png"} <= figures
 
 
+@pytest.mark.slow
 def test_the_same_command_again_finds_everything_done(finished: Finished) -> None:
     before = finished.stage_times()
     started = time.monotonic()

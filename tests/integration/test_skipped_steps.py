@@ -1,13 +1,13 @@
 """A run whose second phase learns far too fast: real batches that grow, real gradients that are not finite."""
 
 import json
+import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from made_up_run import RECIPE, make_run
+from warm_scripts import WarmScript
 
 ROOT = Path(__file__).parents[2]
 SHORT, LONG = RECIPE["phases"]
@@ -26,8 +26,10 @@ DIVERGING = {
 }
 
 
-def run(command):
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(command, output):
+    """Run a script; returns its exit code and all it printed."""
+    script = WarmScript(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=ROOT, output=output)
+    return script.wait(), output.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +37,30 @@ def diverged(tmp_path_factory):
     root = tmp_path_factory.mktemp("diverged")
     recipe = make_run(root, DIVERGING)
     files = ["--recipe", str(recipe), "--run-dir", str(root / "run"), "--deepspeed_config", "deepspeed_configs/zero2.json"]
-    return root / "run" / "train", run([sys.executable, "pipelines/pretrain.py", *files])
+    return root / "run" / "train", *run(["pipelines/pretrain.py", *files], root / "printed")
 
 
 def test_the_run_ends_with_a_sentence_that_names_steps(diverged):
-    train, ended = diverged
-    assert ended.returncode == 2, ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert "3 steps in a row were not finite (the latest: 8, 9, 10), and training.non_finite.limit_in_a_row is 3" in ended.stderr
+    train, code, printed = diverged
+    assert code == 2, printed
+    assert "Traceback" not in printed
+    assert "3 steps in a row were not finite (the latest: 8, 9, 10), and training.non_finite.limit_in_a_row is 3" in printed
     assert sorted(path.name for path in (train / "checkpoints").iterdir() if path.is_dir()) == ["step-00000006", "step-00000009"]
 
 
-def test_every_skipped_batch_is_written_down_and_can_be_printed(diverged):
-    train, _ = diverged
+def test_every_skipped_batch_is_written_down_and_can_be_printed(diverged, tmp_path):
+    train, *_ = diverged
     skipped = [json.loads(line) for line in (train / "skipped.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [record["step"] for record in skipped] == [8, 9, 10]
     assert {(record["phase"], record["scale_too_high"]) for record in skipped} == {("long", False)}
     command = shlex.split(skipped[0]["show_batch"])
-    shown = run([sys.executable, *command[1:], "--json"])
-    assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["step"] == 8
+    code, shown = run([*command[1:], "--json"], tmp_path / "shown")
+    assert code == 0, shown
+    assert json.loads(shown)["step"] == 8
 
 
 def test_batches_grow_and_the_learning_rate_follows_the_phase(diverged):
-    train, _ = diverged
+    train, *_ = diverged
     lines = [json.loads(line) for line in (train / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     rates = {line["step"]: line["learning_rate"] for line in lines}
     assert rates == pytest.approx({2: 0.002, 4: 0.003, 6: 0.003, 8: 1e30, 10: 1e30})

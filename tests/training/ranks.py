@@ -1,16 +1,19 @@
-"""Start a worker script on several ranks of this machine and wait for all of them."""
+"""Run a worker script on several ranks of this machine, and wait for all of them."""
 
 import os
 import socket
-import subprocess
-import sys
+import tempfile
+import time
 from pathlib import Path
+
+from warm_scripts import WarmScript
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-def start_ranks(script, arguments, world_size):
+def run_ranks(script, arguments, world_size, timeout_s=540):
+    """Return what each rank printed; a rank that fails, or takes longer, fails the test with what all of them printed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -24,28 +27,23 @@ def start_ranks(script, arguments, world_size):
         "LOCAL_WORLD_SIZE": str(world_size),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}",
     }
-    return [
-        subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-
-
-def run_ranks(script, arguments, world_size, timeout_s=540):
-    processes = start_ranks(script, arguments, world_size)
-    try:
-        outputs = [process.communicate(timeout=timeout_s)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
+    with tempfile.TemporaryDirectory() as folder:
+        printed = [Path(folder) / str(rank) for rank in range(world_size)]
+        ranks = [
+            WarmScript(
+                [HERE / script, *arguments], env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, cwd=ROOT, output=printed[rank]
+            )
+            for rank in range(world_size)
+        ]
+        until = time.monotonic() + timeout_s
+        try:
+            codes = [rank.wait(max(0.0, until - time.monotonic())) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+        outputs = [path.read_text(encoding="utf-8") for path in printed]
     # All that failed: the one that others miss is rarely the first.
-    ended = [
-        f"rank {rank} ended with {process.returncode}:\n{outputs[rank]}" for rank, process in enumerate(processes) if process.returncode
-    ]
+    ended = [f"rank {rank} ended with {codes[rank]}:\n{outputs[rank]}" for rank in range(world_size) if codes[rank] != 0]
     assert not ended, "\n".join(ended)
     return outputs
