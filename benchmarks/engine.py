@@ -30,7 +30,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from engine_runs.cases import CHECKPOINT_EVERY_STEPS, LoopCase, LossCase, write_shards
+from engine_runs.cases import CHECKPOINT_EVERY_STEPS, RANKS, LoopCase, LossCase, write_shards
 from engine_runs.reference import permuted, reference_losses
 from results import write_results
 
@@ -138,7 +138,7 @@ def measure_losses(case: LossCase, shards: Path) -> dict[str, Any]:
     """Train at every stage and in plain PyTorch, and print how far apart they are."""
     reference = reference_losses(case, shards)
     orders = [reference_losses(case, shards, permuted(number)) for number in range(PERMUTATIONS)]
-    by_stage = {stage: run_ranks({"losses": asdict(case), "stage": stage}, shards, 2) for stage in STAGES}
+    by_stage = {stage: run_ranks({"losses": asdict(case), "stage": stage}, shards, RANKS) for stage in STAGES}
     figures = loss_figures(by_stage, reference, orders)
     for stage in figures["first"]:
         print(

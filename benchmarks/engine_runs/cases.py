@@ -12,6 +12,7 @@ from xlm.config.recipe import Recipe
 
 ROW_TOKENS = 128
 DOCUMENTS = 4_000
+RANKS = 2  # whose losses are compared with one process's
 CHECKPOINT_EVERY_STEPS = 500  # the default, over which a checkpoint's time is spread
 
 
@@ -100,4 +101,4 @@ def write_shards(folder: Path) -> None:
     save_index(folder, corpora, plans)
 
 
-__all__ = ["CHECKPOINT_EVERY_STEPS", "VOCABULARY_SIZE", "LoopCase", "LossCase", "write_shards"]
+__all__ = ["CHECKPOINT_EVERY_STEPS", "RANKS", "VOCABULARY_SIZE", "LoopCase", "LossCase", "write_shards"]

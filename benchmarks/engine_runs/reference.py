@@ -1,4 +1,7 @@
-"""The same training in one process of plain PyTorch: torch's cross-entropy, clipping and AdamW over the global batch's micro-batches."""
+"""The same training in one process of plain PyTorch: torch's cross-entropy, clipping and AdamW over the global batch.
+
+Its micro-batches are those of the ranks it is compared with, rank by rank, so that no row is multiplied in other company.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from data import Pieces
-from engine_runs.cases import VOCABULARY_SIZE, LossCase
+from engine_runs.cases import RANKS, VOCABULARY_SIZE, LossCase
 from torch.nn.functional import cross_entropy
 
 from xlm.batching.loader import BatchLoader
@@ -43,14 +46,18 @@ def reference_losses(case: LossCase, shards: Path, order: Order = in_order) -> l
     opened = ShardSet(shards, "made")
     plan = DataPlan(recipe, opened.index)
     tokens = recipe.training.micro_batch_tokens
-    loader = BatchLoader(plan, opened, Pieces(), recipe.seed, rank=0, world_size=1, micro_batch_tokens=tokens)
+    loaders = [
+        BatchLoader(plan, opened, Pieces(), recipe.seed, rank=rank, world_size=RANKS, micro_batch_tokens=tokens) for rank in range(RANKS)
+    ]
     model = PretrainingModel(recipe.model, VOCABULARY_SIZE, len(plan.languages), seed=recipe.seed)
     model.tie_weights()
     section = recipe.training.optimizer
-    optimizer = torch.optim.AdamW(parameter_groups(model, section), betas=section.betas, weight_decay=section.weight_decay)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, section), betas=section.betas, eps=section.epsilon, weight_decay=section.weight_decay, fused=True
+    )
     found = []
     for step in range(recipe.total_steps):
-        batches = loader.batch(step)
+        batches = [batch for loader in loaders for batch in loader.batch(step)]
         predictions = sum(len(batch.labels) for batch in batches)
         optimizer.zero_grad()
         losses = [_loss(model, batches[place]) / predictions for place in order(step, len(batches))]
