@@ -11,25 +11,21 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import psutil
 
 from xlm.errors import exits_cleanly
-from xlm.mixing.data_plan import DataPlan
-from xlm.mixing.ledger import RunningLedger, cap_sentences
-from xlm.mixing.seen import Seen, seen_table, unlike_plan
+from xlm.mixing.ledger import cap_sentences
+from xlm.mixing.seen import unlike_plan
 from xlm.runs.allocator import return_large_blocks
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.lock import only_writer
 from xlm.runs.memory import MemorySampler
 from xlm.runs.stage import Stage
-from xlm.tracking.json_lines import JsonLines
-from xlm.tracking.run_card import run_card
-from xlm.tracking.tracker import Tracker
 from xlm.training.assembly import (
     TrainingInputs,
     build_engine,
@@ -41,24 +37,27 @@ from xlm.training.assembly import (
     set_aside_finished,
     stage_inputs,
 )
-from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint
-from xlm.training.distributed import Process, barrier, bound_kernel_cache, leave_group, set_threads, tell_all
+from xlm.training.checkpoint import FOLDER as CHECKPOINTS
+from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint, remove_partials
+from xlm.training.distributed import Process, barrier, bound_kernel_cache, leave_group, main_does, set_threads
+from xlm.training.drawn import drawn_metrics
 from xlm.training.loop import LoopResult, TrainingLoop
 from xlm.training.meeting import Member
 from xlm.training.preflight import Preflight, check_room, try_network
 from xlm.training.profiling import ProfiledSteps, StepProfiler
 from xlm.training.roll_call import RollCall
-from xlm.training.run_record import RunRecord, read_run_record, with_mlflow_run, write_run_record
+from xlm.training.run_record import read_run_record
 from xlm.training.stopping import EXIT_CODES, StopRequests
-from xlm.training.summary import peak_memory, summary_lines, training_summary
-from xlm.training.training_log import METRICS, TrainingLog
+from xlm.training.summary import finish_training
+from xlm.training.tracked import close_tracker, ended_as_failed, send_what_mlflow_missed, start_tracker
+from xlm.training.training_log import TrainingLog
 from xlm.training.utilisation import Utilisation
 from xlm.training.validation import Validation
 
 # How often the processes whose memory is sampled are looked for: it takes milliseconds from a core that trains.
 TREE_INTERVAL_S = 10.0
-# How long a training that failed waits for MLflow to hear of it.
-FAILED_CLOSE_TIMEOUT_S = 10.0
+# How long a training that was asked to stop waits for MLflow: who asked does not wait long either, and all is saved.
+STOPPED_CLOSE_TIMEOUT_S = 5.0
 
 
 @exits_cleanly
@@ -86,7 +85,7 @@ def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> N
     if is_done(stage, recipe.total_steps):
         if process.is_main:
             print(f"pretraining: already done ({folder.train}).")
-            send_what_mlflow_missed(invocation)
+            send_what_mlflow_missed(recipe, folder, invocation.arguments.parent_run)
         return
     # A damaged record is found by every rank alike, before any waits for another.
     read_run_record(folder.train)
@@ -95,8 +94,6 @@ def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> N
         members = meet(roll_call, invocation, process, inputs)
         with StopRequests() as requests:
             result = train(invocation, process, inputs, stage, requests, members)
-            barrier()
-            leave_group()
     if not result.finished:
         sys.exit(EXIT_CODES[result.stopped_by])  # saved and ready to be started again
 
@@ -127,22 +124,24 @@ def train(
             reopen_finished(folder.train, recipe.total_steps)
         else:
             set_aside_finished(folder.train)
+        remove_partials(folder.train / CHECKPOINTS, ignore_errors=True)  # what a kill left takes room
     record, config = open_run(recipe, folder, inputs, deepspeed_config, process)
-    checkpoint = tell_all(latest_checkpoint(folder.train) if process.is_main else None)
-    tracker = start_tracker(invocation, record) if process.is_main else None
+    checkpoint = main_does(lambda: latest_checkpoint(folder.train), process.device())
+    tracker = start_tracker(recipe, folder, record, invocation.arguments.parent_run) if process.is_main else None
     for sentence in cap_sentences(inputs.plan) if process.is_main else ():
         print(sentence)
-    engine = build_engine(recipe, inputs, config, process)
-    profiled = profiled_steps(invocation)
-    section = recipe.training.validation
-    validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
-    check_room(members, process, parameters=parameter_count(engine), stage=engine.stage, folder=folder.root)
     # With a launcher, its whole tree is counted: the launcher and the ranks of this machine.
-    with MemorySampler(os.getppid() if process.world_size > 1 else os.getpid(), tree_interval_s=TREE_INTERVAL_S) as memory:
+    tree = os.getppid() if process.world_size > 1 else os.getpid()
+    with ended_as_failed(tracker), MemorySampler(tree, tree_interval_s=TREE_INTERVAL_S) as memory:
+        engine = build_engine(recipe, inputs, config, process)
+        profiled = profiled_steps(invocation)
+        section = recipe.training.validation
+        validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
+        check_room(members, process, parameters=parameter_count(engine), zero=config["zero_optimization"], folder=folder.root)
         log = None
         if process.is_main:
             phases = tuple(phase.name for phase in recipe.phases)
-            drawn = drawn_metrics(invocation, inputs)
+            drawn = drawn_metrics(recipe, inputs)
             log = TrainingLog(folder.train, phases, recipe.total_steps, tracker=tracker, memory=memory, drawn=drawn)
         loop = TrainingLoop(
             engine,
@@ -160,16 +159,17 @@ def train(
             show_batch=partial(show_batch_command, invocation),
             profiler=StepProfiler(profiled, folder.train) if profiled is not None and process.is_main else None,
         )
-        with ended_as_failed(tracker):
-            result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
-    if tracker is not None and log is not None:
-        tracker.close("FINISHED" if result.finished else "KILLED")
-        write_run_record(folder.train, with_mlflow_run(record, tracker.run_id, complete=tracker.is_complete))
-        if result.finished:
-            finish(stage, inputs.plan, record, result, log.wall_s(), memory.peak_bytes, parameter_count(engine))
-        else:
-            asked = signal.Signals(result.stopped_by).name
-            print(f"pretraining: stopped by {asked}, saved at step {result.steps:,}; run the same command again to continue.")
+        result = loop.run(checkpoint, started=time.monotonic() - (time.time() - psutil.Process().create_time()))
+    if tracker is not None and not result.finished:
+        asked = signal.Signals(result.stopped_by).name
+        print(f"pretraining: stopped by {asked}, saved at step {result.steps:,}; run the same command again to continue.", flush=True)
+        close_tracker(tracker, "KILLED", folder, record, timeout_s=STOPPED_CLOSE_TIMEOUT_S)
+    barrier()
+    leave_group()  # before rank 0 waits for MLflow: longer, perhaps, than a collective may
+    if tracker is not None and log is not None and result.finished:
+        close_tracker(tracker, "FINISHED", folder, record)
+        about = {"wall_s": log.wall_s(), "peak_bytes": memory.peak_bytes, "parameters": parameter_count(engine)}
+        finish_training(stage, inputs.plan, record, result, **about)
     return result
 
 
@@ -186,69 +186,6 @@ def show_batch_command(invocation: Invocation, step: int) -> str:
     folder = [] if arguments.run_dir is None else ["--run-dir", str(arguments.run_dir)]
     recipe = ["--recipe", str(invocation.recipe_path)]
     return shlex.join(["python", "pipelines/show_batch.py", *recipe, *changes, *folder, "--step", str(step)])
-
-
-def drawn_metrics(invocation: Invocation, inputs: TrainingInputs) -> Callable[[int, Seen], Mapping[str, float]]:
-    """Return what is logged of the data: the ledger, and what this process fetched of shards that lie elsewhere."""
-    ledger = RunningLedger(inputs.plan)
-    recipe = invocation.recipe
-    # Loader workers fetch for themselves; zeros of a process that fetches nothing would say something else.
-    fetches_here = recipe.shards.storage is not None and recipe.training.loader.workers == 0
-
-    def metrics(step: int, seen: Seen) -> Mapping[str, float]:
-        return {**ledger.metrics(step, seen), **(inputs.store.statistics().metrics() if fetches_here else {})}
-
-    return metrics
-
-
-def start_tracker(invocation: Invocation, record: RunRecord) -> Tracker:
-    """Open the run's MLflow run in the background."""
-    recipe, root = invocation.recipe, invocation.folder.root
-    tracker = Tracker(
-        root,
-        key=record.tracking_key,
-        name=root.resolve().name,
-        parameters={**record.recipe, "precision": record.precision, "world_size": record.world_size, "inputs": record.inputs},
-        parent=invocation.arguments.parent_run,
-        card=partial(
-            run_card, root, recipe=recipe.model_dump(mode="json"), manifest=recipe.corpora.manifest, deepspeed=dict(record.deepspeed)
-        ),
-        lines=JsonLines(invocation.folder.train / METRICS),
-        with_system_metrics=True,
-    )
-    tracker.start()
-    return tracker
-
-
-@contextmanager
-def ended_as_failed(tracker: Tracker | None) -> Iterator[None]:
-    """Where training fails, let its MLflow run say so; it goes on when training does."""
-    try:
-        yield
-    except BaseException:
-        if tracker is not None:
-            tracker.close("FAILED", timeout_s=FAILED_CLOSE_TIMEOUT_S)
-        raise
-
-
-def send_what_mlflow_missed(invocation: Invocation) -> None:
-    """Of a finished training, send what a server that did not answer at its end still lacks."""
-    record = read_run_record(invocation.folder.train)
-    if record is None or record.mlflow_complete:
-        return
-    tracker = start_tracker(invocation, record)
-    tracker.resume()
-    tracker.close("FINISHED")
-    write_run_record(invocation.folder.train, with_mlflow_run(record, tracker.run_id, complete=tracker.is_complete))
-
-
-def finish(stage: Stage, plan: DataPlan, record: RunRecord, result: LoopResult, wall_s: float, peak_bytes: int, parameters: int) -> None:
-    """Write the stage's record and show the summary."""
-    lines = JsonLines(stage.folder / METRICS).read()
-    summary = training_summary(record, result, lines, parameters) | {"seen": seen_table(plan, result.steps, result.seen)}
-    peak_bytes = peak_memory(lines, peak_bytes)
-    stage.finish_in_place(summary, wall_s, peak_bytes)
-    print("\n".join(summary_lines(summary, wall_s, peak_bytes)))
 
 
 if __name__ == "__main__":

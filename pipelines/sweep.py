@@ -39,8 +39,20 @@ from xlm.tracking.tracker import Tracker
 HERE = Path(__file__).resolve().parent
 SWEEP, POINT, LOG = "sweep.json", "point.json", "pretrain.log"
 METRICS = "metrics.jsonl"
+ALREADY_DONE = b"pretraining: already done"
 SAVE_GRACE_S = 60.0
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A point that is being trained, and what was there before."""
+
+    point: Point
+    child: subprocess.Popen[bytes]
+    began: float
+    record: int | None  # when the point's training was finished the last time, perhaps with another recipe
+    log_bytes: int
 
 
 @dataclass(frozen=True)
@@ -129,39 +141,44 @@ def train_points(sweep: Sweep, points: Sequence[Point]) -> int:
 
 def run_all(sweep: Sweep, points: Sequence[Point]) -> dict[str, int]:
     """Run points, so many at a time, and return their exit codes; Ctrl-C lets those that run save, and starts no others."""
-    waiting, running, codes = list(points), {}, {}
+    waiting, codes = list(points), {}
+    running: list[Attempt] = []
     try:
         while waiting or running:
             while waiting and len(running) < sweep.arguments.parallel:
                 point = waiting.pop(0)
-                running[point.name] = (start(sweep, point), point, time.monotonic())
+                running.append(start(sweep, point))
                 print(f"sweep: {point.name} started, output in {sweep.folder(point).root / LOG}", flush=True)
-            for name, (child, point, began) in list(running.items()):
-                if child.poll() is None:
+            for attempt in list(running):
+                if attempt.child.poll() is None:
                     continue
-                del running[name]
-                # The launcher also returns 0 when a signal ended it, so what counts is what lies on disk.
-                codes[name] = child.returncode or int(not is_finished(sweep, point))
+                running.remove(attempt)
+                name = attempt.point.name
+                # The launcher also returns 0 when a signal ended it.
+                codes[name] = attempt.child.returncode or int(not has_trained(sweep, attempt))
+                if codes[name] == 0:
+                    write_json(sweep.folder(attempt.point).root / POINT, attempt.point.as_json())
                 state = "failed" if codes[name] else "finished"
-                print(f"sweep: {name} {state} after {time.monotonic() - began:,.0f} s ({len(waiting)} to start)", flush=True)
+                print(f"sweep: {name} {state} after {time.monotonic() - attempt.began:,.0f} s ({len(waiting)} to start)", flush=True)
             time.sleep(0.2)
     except KeyboardInterrupt:
         with ThreadPoolExecutor(max(1, len(running))) as pool:
-            list(pool.map(partial(stop_tree, leaves_first=True, grace_s=SAVE_GRACE_S), [child for child, *_ in running.values()]))
+            list(pool.map(partial(stop_tree, leaves_first=True, grace_s=SAVE_GRACE_S), [attempt.child for attempt in running]))
         raise
     return codes
 
 
-def start(sweep: Sweep, point: Point) -> subprocess.Popen[bytes]:
+def start(sweep: Sweep, point: Point) -> Attempt:
     """Start a point in a session of its own, with its output in its log."""
     folder = sweep.folder(point).root
-    write_json(folder / POINT, {"values": dict(point.values), "fingerprint": point.fingerprint})
     environment = {**QUIET, **os.environ}
     if sweep.arguments.parallel > 1:  # points share the cores
         cores = len(os.sched_getaffinity(0))
         environment.setdefault("OMP_NUM_THREADS", str(max(1, cores // sweep.arguments.parallel)))
     with (folder / LOG).open("ab") as log:
-        return subprocess.Popen(command_of(sweep, point), stdout=log, stderr=log, env=environment, start_new_session=True)
+        log_bytes, record = log.tell(), when_finished(sweep, point)
+        child = subprocess.Popen(command_of(sweep, point), stdout=log, stderr=log, env=environment, start_new_session=True)
+    return Attempt(point, child, time.monotonic(), record, log_bytes)
 
 
 def command_of(sweep: Sweep, point: Point) -> list[str]:
@@ -179,10 +196,28 @@ def command_of(sweep: Sweep, point: Point) -> list[str]:
     return [sys.executable, str(Path(sys.executable).with_name("deepspeed")), *options, *command]
 
 
+def when_finished(sweep: Sweep, point: Point) -> int | None:
+    """Return when the training in a point's folder was finished, None where it is not."""
+    try:
+        return (sweep.folder(point).train / RECORD).stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+def has_trained(sweep: Sweep, attempt: Attempt) -> bool:
+    """Return whether an attempt finished its point: wrote the training's record, or found that there was nothing to do."""
+    now = when_finished(sweep, attempt.point)
+    if now is None or now != attempt.record:
+        return now is not None
+    with (sweep.folder(attempt.point).root / LOG).open("rb") as log:
+        log.seek(attempt.log_bytes)
+        return ALREADY_DONE in log.read()
+
+
 def is_finished(sweep: Sweep, point: Point) -> bool:
     """Return whether a point has been trained to its end, as it is asked for now."""
-    folder = sweep.folder(point)
-    return (folder.train / RECORD).exists() and _read(folder.root / POINT).get("fingerprint") == point.fingerprint
+    asked = _read(sweep.folder(point).root / POINT).get("fingerprint")
+    return when_finished(sweep, point) is not None and asked == point.fingerprint
 
 
 def result_of(sweep: Sweep, point: Point, code: int) -> PointResult:

@@ -31,10 +31,11 @@ srun --kill-on-bad-exit=1 bash -c '
     exec "$@"' rank "$PYTHON" -u pipelines/pretrain.py --recipe "$RECIPE" --deepspeed_config "$CONFIG" "$@"
 code=$?
 
-# 75: saved after the notice, or a rank was lost (a node died, a network was cut): go on from the last checkpoint.
+# 75: saved after the notice, or a rank was lost (a node died, a network was cut): go on from the last checkpoint. 134: the same,
+# where NCCL noticed it first and ended a rank by SIGABRT.
 # Anything else is final: 0 done, 2 a mistake that a sentence above names, 1 a bug, 143 ended by SIGTERM (scancel).
-if [ "$code" -eq 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "$MOST_RESTARTS" ]; then
-    echo "training ended with 75; job $SLURM_JOB_ID is queued again"
+if { [ "$code" -eq 75 ] || [ "$code" -eq 134 ]; } && [ "${SLURM_RESTART_COUNT:-0}" -lt "$MOST_RESTARTS" ]; then
+    echo "training ended with $code; job $SLURM_JOB_ID is queued again"
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

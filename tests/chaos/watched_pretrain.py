@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+import xlm.training.checkpoint_part as checkpoint_part
 import xlm.training.saving as saving
 from xlm.training.step_runner import StepRunner
 
@@ -55,7 +56,7 @@ def lift_limit():
 if KIND == "byte":  # Python ignores the signal, and handlers are the main thread's
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 watched(StepRunner, "fetch", IN_LOOP, stays=True)
-watched(saving._Part, "write", IN_SAVE, before=limit_files, after=lift_limit)
+watched(checkpoint_part.Part, "write", IN_SAVE, before=limit_files, after=lift_limit)
 watched(saving, "make_visible", IN_RENAME)
 watched(saving, "retain", IN_RENAME)
 

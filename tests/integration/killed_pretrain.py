@@ -19,7 +19,9 @@ from pathlib import Path
 
 import psutil
 
+import xlm.training.checkpoint_part as checkpoint_part
 import xlm.training.saving as saving
+import xlm.training.visibility as visibility
 from xlm.batching.loader import BatchLoader
 from xlm.training.engine import TrainingEngine
 
@@ -76,8 +78,8 @@ def before(owner, name, *points):
 
 before(TrainingEngine, "accumulate", "step", "terminate", "notice", "worker")
 before(BatchLoader, "batch", "disk")
-before(saving._Part, "write", "save", "full", "read_only")
+before(checkpoint_part.Part, "write", "save", "full", "read_only")
 before(saving, "make_visible", "rename")
-before(saving, "_take_away", "retain")
+before(visibility, "take_away", "retain")
 
 runpy.run_path(str(Path(__file__).parents[2] / "pipelines" / "pretrain.py"), run_name="__main__")

@@ -26,7 +26,7 @@ train = Path(sys.argv[sys.argv.index("--run-dir") + 1]) / "train"
 train.mkdir(exist_ok=True)
 with (train / "starts").open("a") as starts:
     starts.write("x")
-if rate == 9.0:
+if rate == 9.0 or sets.get("training.tokens_per_step") == "1024":
     print("error: this rate is too high."); sys.exit(2)
 with (train / "metrics.jsonl").open("w") as lines:
     for step in (1, 2):
@@ -89,6 +89,10 @@ def test_a_failed_point_is_told_the_others_go_on_and_finished_ones_are_skipped(s
     # Another recipe for a point that is finished: it is trained again.
     assert sweep("--set", "training.optimizer.learning_rate=3e-3,1e-3", "--set", "phases.0.steps=3") == 0
     assert (folder / "learning_rate=3e-3" / "train" / "starts").read_text() == "xx"
+    # Where that fails before it sets the old training aside, the point is not taken for finished.
+    for _ in range(2):
+        assert sweep("--set", "training.optimizer.learning_rate=3e-3,1e-3", "--set", "training.tokens_per_step=1024") == 1
+    assert (folder / "learning_rate=3e-3" / "train" / "starts").read_text() == "xxxx"
 
 
 def test_a_dry_run_prints_the_commands_and_starts_nothing(sweep, tmp_path, capsys):

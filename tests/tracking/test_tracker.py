@@ -96,6 +96,27 @@ def test_a_card_is_attached_once(store):
     assert client(root).get_run(run_id).data.tags["git.dirty"] == "false"
 
 
+def test_a_store_that_takes_numbers_and_no_files_is_asked_three_times_and_the_run_ends(store, monkeypatch, capsys):
+    root, _ = store
+    asked = []
+
+    def refuses(run, card):
+        asked.append(card)
+        raise OSError(30, "Read-only file system", "artifacts")
+
+    monkeypatch.setattr("xlm.tracking.mlflow_run.MlflowRun.log_card", refuses)
+    tracker = Tracker(root / "no files", key="no files", name="no files", card=RunCard)
+    tracker.start()
+    for step in range(1, 5):
+        tracker.log(step, {"loss": 1.0 / step})
+        tracker.flush()
+    tracker.close()
+    assert len(asked) == 3
+    assert tracker.is_complete
+    assert client(root).get_run(tracker.run_id).info.status == "FINISHED"
+    assert "takes no files of this run ([Errno 30] Read-only file system: 'artifacts'); its numbers arrive." in capsys.readouterr().err
+
+
 def test_the_machine_is_watched_at_the_step_of_training(store, monkeypatch):
     root, _ = store
     monkeypatch.setattr("xlm.tracking.tracker.SYSTEM_INTERVAL_S", 0.1)

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import torch
 from made_up_steps import LANGUAGES, MODEL, VOCABULARY
 
-import xlm.training.saving as saving
+import xlm.training.checkpoint_part as checkpoint_part
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.distributed import Process
 from xlm.training.fragments import state_file
+from xlm.training.saving import save_checkpoint
 from xlm.training.weights import ModelDescription
 
 ONE = Process(0, 1, 0, 1)
@@ -34,9 +35,11 @@ class OneRankEngine:
 
 def without_deepspeed(monkeypatch):
     """Make the state of a rank its engine's ``moments``."""
-    monkeypatch.setattr(saving, "snapshot", lambda engine, copy: bytes(engine.moments))
+    monkeypatch.setattr(checkpoint_part, "snapshot", lambda engine, copy: bytes(engine.moments))
     monkeypatch.setattr(
-        saving, "write_rank_state", lambda state, folder, rank, world_size: (folder / state_file(rank, world_size)).write_bytes(state)
+        checkpoint_part,
+        "write_rank_state",
+        lambda state, folder, rank, world_size: (folder / state_file(rank, world_size)).write_bytes(state),
     )
 
 
@@ -45,7 +48,7 @@ def description_at(step):
 
 
 def save(engine, train, step, keep_last=10):
-    return saving.save_checkpoint(engine, train, ONE, description_at(step), {"step": step}, keep_last)
+    return save_checkpoint(engine, train, ONE, description_at(step), {"step": step}, keep_last)
 
 
 def damage(path):

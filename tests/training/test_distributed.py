@@ -3,6 +3,7 @@ import os
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import run_ranks
 
 import xlm.training.distributed as distributed
 from xlm.training.distributed import Process, gather_numbers, join_group, leave_group, set_threads, tell_all
@@ -62,3 +63,9 @@ def test_the_kernel_cache_is_bounded_unless_the_user_says_otherwise(monkeypatch)
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
     distributed.bound_kernel_cache()
     assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"
+
+
+@pytest.mark.parametrize(("how", "told"), [("done", "{'by': 0}"), ("refused", "rank 0: train: read-only file system; use a folder that")])
+def test_ranks_wait_for_work_of_rank_0_longer_than_a_collective_may(how, told):
+    for printed in run_ranks("told_rank.py", [how], 2):
+        assert printed.startswith(told)

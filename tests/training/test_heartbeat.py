@@ -38,7 +38,7 @@ def beating(monkeypatch):
 
     def start(rank, limit_s=60.0):
         signs, ended = Signs(), []
-        started.append(Heartbeat(signs, MEMBERS, rank, limit_s, lambda: ended.append(rank)))
+        started.append(Heartbeat(signs, MEMBERS, rank, limit_s, lambda: ended.append(rank), ended.append))
         started[-1].start()
         return started[-1], signs, ended
 
@@ -84,3 +84,10 @@ def test_silence_that_lasts_too_long_is_reported_once(beating):
     assert wait_until(lambda: ended == [0])
     time.sleep(0.3)
     assert ended == [0]
+
+
+def test_a_rank_that_is_held_long_after_rank_0_has_spoken_ends_with_its_code(beating, monkeypatch):
+    monkeypatch.setattr(heartbeat, "HEED_S", 0.3)
+    _, signs, ended = beating(1)
+    signs.code = 75
+    assert wait_until(lambda: ended == [75])

@@ -76,7 +76,7 @@ def test_a_run_folder_that_is_not_shared_is_noticed(tmp_path):
 def test_too_little_memory_or_space_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: SimpleNamespace(available=1200))
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1200))
-    room = {"stage": 1, "folder": tmp_path}
+    room = {"zero": {"stage": 1}, "folder": tmp_path}
     check_room([], ONE, parameters=100, **room)  # 4 bytes of gradient, 8 of moments: just enough of both
     with pytest.raises(UserError, match=r"this machine has 0.00 GB of free memory"):
         check_room([], ONE, parameters=101, **room)
@@ -88,6 +88,27 @@ def test_too_little_memory_or_space_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "gather_numbers", lambda own, device: told)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
     two, both = Process(0, 2, 0, 2), members({}, {}, hosts=("alder", "alder"))
-    check_room(both, two, parameters=100, stage=2, folder=tmp_path)
+    check_room(both, two, parameters=100, zero={"stage": 2}, folder=tmp_path)
     with pytest.raises(UserError, match=r"^alder has"):
-        check_room(both, two, parameters=100, stage=1, folder=tmp_path)
+        check_room(both, two, parameters=100, zero={"stage": 1}, folder=tmp_path)
+
+
+def test_what_is_offloaded_has_to_fit_into_the_hosts_memory_and_not_the_gpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(Process, "device", lambda self: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500, 1000))
+    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: SimpleNamespace(available=1200))
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
+    offloaded = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    check_room([], ONE, parameters=100, zero=offloaded, folder=tmp_path)
+    with pytest.raises(UserError, match=r"free memory, and"):
+        check_room([], ONE, parameters=101, zero=offloaded, folder=tmp_path)
+    with pytest.raises(UserError, match=r"free memory on a GPU"):
+        check_room([], ONE, parameters=100, zero={"stage": 2}, folder=tmp_path)
+
+
+def test_a_git_that_does_not_answer_is_no_reason_to_end(monkeypatch):
+    def silent(*_, **__):
+        raise preflight.subprocess.TimeoutExpired("git", 10)
+
+    monkeypatch.setattr(preflight.subprocess, "run", silent)
+    assert preflight._commit() == "unknown"

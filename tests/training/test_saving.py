@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 from made_up_saves import ONE, STATE, OneRankEngine, damage, description_at, save, without_deepspeed
 from safetensors import SafetensorError
 
+import xlm.training.checkpoint_part as checkpoint_part
 import xlm.training.saving as saving
+import xlm.training.visibility as visibility
 from xlm.config.training import CheckpointSection
 from xlm.errors import UserError
 from xlm.training.checkpoint import checkpoint_step, complete_checkpoints, latest_checkpoint, verify_checkpoint
-from xlm.training.saving import IDLE, WRITING, WRITTEN, Saver, as_sentence, make_visible
+from xlm.training.saving import IDLE, WRITING, WRITTEN, Saver, as_sentence
+from xlm.training.visibility import make_visible
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +43,8 @@ def partials_in(train):
 def slow_disk(monkeypatch):
     """Writing waits until it is told to go on."""
     go_on = Event()
-    plain = saving.write_rank_state
-    monkeypatch.setattr(saving, "write_rank_state", lambda *arguments: go_on.wait(30) and plain(*arguments))
+    plain = checkpoint_part.write_rank_state
+    monkeypatch.setattr(checkpoint_part, "write_rank_state", lambda *arguments: go_on.wait(30) and plain(*arguments))
     return go_on
 
 
@@ -83,7 +86,7 @@ def test_it_becomes_visible_only_when_every_rank_has_written(tmp_path):
 
 
 def test_the_next_save_waits_for_the_one_under_way(tmp_path, slow_disk, monkeypatch):
-    monkeypatch.setattr(saving, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(saving, "PATIENCE_S", 0.01)
     saver = Saver(OneRankEngine(), tmp_path, ONE, CheckpointSection(asynchronous=True))
     saver.save(description_at(1), {"step": 1})
     Timer(0.2, slow_disk.set).start()
@@ -99,8 +102,8 @@ REFUSALS = {
     "read only": (OSError(errno.EROFS, "Read-only file system", "f"), "f: read-only file system; use a folder that can be written"),
     "safetensors": (SafetensorError("I/O error: No space left on device (os error 28)"), "no space left on device; free some space"),
 }
-POINTS = {"folder": (Path, "mkdir"), "state": (saving, "write_rank_state"), "weights": (saving, "write_model_weights")}
-POINTS |= {"list": (saving, "write_json"), "rename": (Path, "rename"), "flush": (saving, "flush_to_disk")}
+POINTS = {"folder": (Path, "mkdir"), "state": (checkpoint_part, "write_rank_state"), "weights": (checkpoint_part, "write_model_weights")}
+POINTS |= {"list": (visibility, "write_json"), "rename": (Path, "rename"), "flush": (checkpoint_part, "flush_to_disk")}
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

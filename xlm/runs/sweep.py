@@ -42,6 +42,10 @@ class Point:
         """What the point asks for, in a few digits."""
         return fingerprint(self.recipe.model_dump(mode="json"))
 
+    def as_json(self) -> dict[str, Any]:
+        """Return what is kept beside a finished training, for the next sweep to know it by."""
+        return {"values": dict(self.values), "fingerprint": self.fingerprint}
+
 
 def split_values(text: str) -> list[str]:
     """Split at commas outside brackets and quotes, ``"[1, 2],3"`` into ``["[1, 2]", "3"]``; UserError for one that does not close."""

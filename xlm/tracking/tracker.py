@@ -41,6 +41,8 @@ CLOSE_TIMEOUT_S = 60.0
 # How long the end of a run waits for a server whose last call failed, and after which pause it is asked once more.
 FAILING_CLOSE_TIMEOUT_S = 5.0
 CLOSE_RETRY_S = 0.5
+# How often a run's card is tried where the store takes numbers, but no files.
+CARD_TRIES = 3
 
 
 class _Note(Enum):
@@ -72,7 +74,7 @@ class Tracker:
         """``parent`` is the key of a run that this one is shown below, ``lines`` the file whose records are logged."""
         self.uri = default_tracking_uri(run_root)
         self._open_run: Callable[[], MlflowRun] = partial(MlflowRun, self.uri, key, name, parameters, parent)
-        self._card = card
+        self._card, self._card_tries = card, 0
         self._run: MlflowRun | None = None
         self._delivery = Delivery(lines)
         self._samples: SystemMetrics | None = None
@@ -205,15 +207,25 @@ class Tracker:
         with self._never_in_the_way():
             run = self._opened()
             self._delivery.deliver(run)
-            if self._card is not None and not run.has_card:
-                run.log_card(self._card())
             done = True
             self._failing = False
+            self._log_card(run)
         if done and self._warned and not self._recovered:
             self._recovered = True
             self._say(f"MLflow at {self.uri} answers; it has every metric up to step {self._step:,} now.")
         self.cpu_s = time.thread_time()
         return done
+
+    def _log_card(self, run: MlflowRun) -> None:
+        """Attach what the run is made of; a store that takes numbers and no files is asked a few times, and then let be."""
+        if self._card is None or run.has_card or self._card_tries == CARD_TRIES:
+            return
+        self._card_tries += 1
+        try:
+            run.log_card(self._card())
+        except Exception as error:  # noqa: BLE001 (promise 9: no failure of the store stops training)
+            if self._card_tries == CARD_TRIES:
+                self._say(f"warning: MLflow at {self.uri} takes no files of this run ({_reason(error)}); its numbers arrive.")
 
     def _end(self) -> None:
         """End the run in the store, asking again as long as anybody may still wait for it."""

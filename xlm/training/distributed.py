@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn, TypeVar
@@ -12,9 +14,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from xlm.errors import UserError
+from xlm.errors import UserError, refused_by_system
 
 Told = TypeVar("Told")
+# No rank waits for another's disk in a collective: that would run into the group's timeout.
+PATIENCE_S = 1.0
+# NCCL's watchdog ends a process by SIGABRT, without a word; signs of life, which say who is gone, come first.
+NCCL_GRACE_S = 30
+_WORKING, _DONE, _FAILED = range(3)
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ def join_group(process: Process, timeout_s: int, store: Store | None = None) -> 
     if process.device().type == "cuda":
         torch.cuda.set_device(process.local_rank)
         backend = "nccl"
-    timeout = timedelta(seconds=timeout_s)
+    timeout = timedelta(seconds=timeout_s + (NCCL_GRACE_S if backend == "nccl" else 0))
     if store is None:
         dist.init_process_group(backend, timeout=timeout)
     else:
@@ -106,14 +113,41 @@ def tell_all(value: Told, source: int = 0) -> Told:
     return box[0]
 
 
+def refused(problem: Exception | None) -> Exception | None:
+    """Return what the system refused (a full disk, a folder that cannot be written) as a UserError; other problems as they are."""
+    sentence = refused_by_system(problem.errno, problem.filename) if isinstance(problem, OSError) else None
+    return problem if sentence is None else UserError(sentence)
+
+
 def raise_everywhere(problem: Exception | None, rank: int) -> NoReturn:
     """Raise on every rank what went wrong on ``rank``, in the same words; only that rank has its traceback."""
     if problem is not None and (not dist.is_initialized() or dist.get_world_size() == 1):
         raise problem
+    problem = refused(problem)
     told = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
     users, text = tell_all((isinstance(problem, UserError), told), rank)
     sentence = f"rank {rank}: {text}"
     raise (UserError(sentence) if users else RuntimeError(sentence)) from problem
+
+
+def main_does(work: Callable[[], Told], device: torch.device) -> Told:
+    """Have rank 0 do ``work`` and return on every rank what came of it; it may take longer than a collective may wait.
+
+    Every rank must call this; what goes wrong on rank 0 is raised on all.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return work()
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work) if dist.get_rank() == 0 else None
+        state = _WORKING
+        while state == _WORKING:
+            if working is not None and wait([working], PATIENCE_S).done:
+                state = _DONE if working.exception() is None else _FAILED
+            state = gather_numbers([state], device)[0][0]
+    if state == _FAILED:
+        problem = None if working is None else working.exception()
+        raise_everywhere(problem if isinstance(problem, Exception) else None, 0)
+    return tell_all(None if working is None else working.result())  # type: ignore[return-value]
 
 
 def gather_numbers(values: list[int], device: torch.device) -> list[list[int]]:
@@ -123,7 +157,8 @@ def gather_numbers(values: list[int], device: torch.device) -> list[list[int]]:
     own = torch.tensor(values, dtype=torch.int64, device=device)
     everyone = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, own)
-    return [numbers.tolist() for numbers in everyone]
+    gathered: list[list[int]] = torch.stack(everyone).tolist()  # one copy from the device, however many ranks
+    return gathered
 
 
 def barrier() -> None:

@@ -15,21 +15,33 @@ from xlm.training.meeting import Meeting, Member
 BEAT_S = 1.0
 # So many seconds without a sign, after a collective failed, mean that a rank is gone.
 STALE_S = 4.0
+# So many seconds after rank 0 has told why training ends, a rank that still runs is held by a collective that cannot end (on a GPU).
+HEED_S = 30.0
 
 
 class Heartbeat:
     """Writes and reads signs of life in the background, from `start` to `stop`.
 
-    ``too_long`` is called, once and in a thread, when somebody has been silent for ``limit_s``.
+    ``too_long`` is called, once and in a thread, when somebody has been silent for ``limit_s``; ``told``, with the exit code, when
+    this rank still runs `HEED_S` after rank 0 said why training ends.
     """
 
-    def __init__(self, meeting: Meeting, members: Sequence[Member], rank: int, limit_s: float, too_long: Callable[[], None]) -> None:
-        self._meeting, self._limit_s, self._too_long = meeting.again(), limit_s, too_long
+    def __init__(
+        self,
+        meeting: Meeting,
+        members: Sequence[Member],
+        rank: int,
+        limit_s: float,
+        too_long: Callable[[], None],
+        told: Callable[[int], None],
+    ) -> None:
+        self._meeting, self._limit_s, self._too_long, self._told = meeting.again(), limit_s, too_long, told
         self._watched = [member.rank for member in members if member.rank != rank] if rank == 0 else [0]
         now = time.monotonic()
         self._last = dict.fromkeys(self._watched, ("", now))
         self._over = threading.Event()
         self.said: int | None = None  # the exit code, once rank 0 has told why training ends
+        self._said_at: float | None = None
 
     def start(self) -> None:
         """Start both threads."""
@@ -60,6 +72,7 @@ class Heartbeat:
                         self._last[rank] = (value, time.monotonic())
                 self.said = self._meeting.said()
                 if self.said is not None:
+                    self._said_at = self._said_at or time.monotonic()
                     self._meeting.know()
             except RuntimeError:  # rank 0 took the store with it
                 return
@@ -67,6 +80,9 @@ class Heartbeat:
 
     def _watch(self) -> None:
         while not self._over.wait(BEAT_S):
+            if self.said is not None and self._said_at is not None and time.monotonic() - self._said_at > HEED_S:
+                self._told(self.said)
+                return
             if self.silent(self._limit_s):
                 self._too_long()
                 return

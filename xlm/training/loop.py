@@ -19,14 +19,14 @@ from xlm.config.recipe import Recipe
 from xlm.errors import UserError, refused_by_system
 from xlm.mixing.seen import Seen
 from xlm.runs.progress import Progress
-from xlm.training.checkpoint import load_checkpoint
+from xlm.training.checkpoint import flush_to_disk, load_checkpoint
 from xlm.training.distributed import Process, gather_numbers, raise_everywhere, tell_all
 from xlm.training.engine import TrainingEngine
 from xlm.training.profiling import StepProfiler
 from xlm.training.saving import Saver
-from xlm.training.skipped import SkippedSteps
+from xlm.training.skipped import SKIPPED, SkippedSteps
 from xlm.training.step_runner import BatchSource, Fetched, StepDone, StepRunner
-from xlm.training.training_log import TrainingLog
+from xlm.training.training_log import METRICS, TrainingLog
 from xlm.training.utilisation import Utilisation
 from xlm.training.validation import Validation
 from xlm.training.weights import ModelDescription
@@ -171,6 +171,9 @@ class TrainingLoop:
         if done == self._saved_step:
             return  # asked to stop right after saving; a good checkpoint is never written over
         began = time.monotonic()
+        if self._process.is_main:
+            with self._refusals_wait():
+                self._flush_records()
         self._raise_unwritten()
         self._reduce_and_compare(done)
         state = {"step": done, "statistics": self._statistics.state(), "skipped": self._skipped.state()}
@@ -181,6 +184,12 @@ class TrainingLoop:
         self._saver.save(description, state)
         self._saved_step = done
         self._leave_out(began)
+
+    def _flush_records(self) -> None:
+        """Bring to the disk what a checkpoint goes on from: after a power cut it must not stand without its records."""
+        for path in (self._folder / METRICS, self._folder / SKIPPED):
+            if path.exists():
+                flush_to_disk(path)
 
     @contextmanager
     def _refusals_wait(self) -> Iterator[None]:

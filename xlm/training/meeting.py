@@ -90,6 +90,18 @@ class Meeting:
         self._set(f"here/{member.rank}", json.dumps(asdict(member)))
         return member
 
+    def wait_for_rank_0(self, timeout_s: float) -> bool:
+        """Wait until rank 0 is here, and with it what other ranks look at (`preflight.TOKEN`); False where it has ended instead."""
+        until = time.monotonic() + timeout_s
+        while not self._store.check([self._key("here/0")]):
+            if self.endings([0]):
+                self.know()
+                return False
+            if time.monotonic() > until:
+                raise UserError(f"rank 0 did not come within {timeout_s:.0f} s; see what it prints.")
+            time.sleep(POLL_S)
+        return True
+
     def wait_for_all(self, timeout_s: float) -> list[Member]:
         """Return all ranks once they are here (rank 0); UserError in the words of one that cannot come, or for those missing."""
         until = time.monotonic() + timeout_s

@@ -29,6 +29,7 @@ from xlm.runs.fingerprint import code_fingerprint
 from xlm.training.distributed import Process, gather_numbers, tell_all
 from xlm.training.lost_ranks import named
 from xlm.training.meeting import Member
+from xlm.training.offload import is_offloaded
 
 # All that a rank runs in training; an edit elsewhere changes nothing here.
 ROOMS = ("config", "runs", "tracking", "storage", "vocab", "shards", "mixing", "batching", "model", "training")
@@ -117,16 +118,17 @@ def _sentence(found: Sequence[tuple[str, Member, str, str]]) -> str:
     return f"{named(who)} {what}{also}; training needs the same on every host: put it right there and start again."
 
 
-def check_room(members: Sequence[Member], process: Process, *, parameters: int, stage: int, folder: Path) -> None:
+def check_room(members: Sequence[Member], process: Process, *, parameters: int, zero: Mapping[str, Any], folder: Path) -> None:
     """Raise a UserError on every rank where a host lacks memory for what training will allocate, or the run folder space.
 
     The least that is to come: fp32 gradients and AdamW's two moments, of which each rank holds its part from ZeRO stages 2 and
-    1 (Rajbhandari et al. 2020), and a checkpoint of weights and moments. Every rank must call this.
+    1 (Rajbhandari et al. 2020), and a checkpoint of weights and moments. They lie on the GPU where there is one and ``zero``,
+    DeepSpeed's section, does not offload them. Every rank must call this.
     """
-    shares = process.world_size
+    shares, stage = process.world_size, int(zero["stage"])
     needed = 4 * parameters // (shares if stage >= 2 else 1) + 8 * parameters // (shares if stage >= 1 else 1)
     device = process.device()
-    on_gpu = device.type == "cuda"
+    on_gpu = device.type == "cuda" and not is_offloaded(zero, "offload_optimizer")
     free = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
     for first, (least, ranks) in _by_host(gather_numbers([free, process.local_world_size], device), members).items():
         if least < needed * (1 if on_gpu else ranks):
@@ -192,7 +194,10 @@ def _commit() -> str:
     if git is None:
         return "unknown"
     asked = [git, "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=10"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):  # a slow file system, for a value that is only shown
+        return "unknown"
     return done.stdout.strip() or "unknown"
 
 

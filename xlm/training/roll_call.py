@@ -18,7 +18,7 @@ from functools import partial
 from types import TracebackType
 
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError
-from xlm.training.distributed import Process, join_group
+from xlm.training.distributed import Process, join_group, refused
 from xlm.training.heartbeat import BEAT_S, Heartbeat
 from xlm.training.lost_ranks import CUT_OFF, LOST_EXIT_CODE, exit_code, explain, is_cut_off, long_silence, rank_0_is_gone
 from xlm.training.meeting import POLL_S, Meeting, Member
@@ -60,6 +60,8 @@ class RollCall:
             join_group(self._process, timeout_s)
             return ()
         self._meeting = Meeting.open(self._process, timeout_s)
+        if not self._process.is_main and not self._meeting.wait_for_rank_0(timeout_s):
+            sys.exit(USER_ERROR_EXIT_CODE)
         self._meeting.come(facts())
         if self._process.is_main:
             self._members = self._meeting.wait_for_all(timeout_s)
@@ -69,7 +71,7 @@ class RollCall:
             self._members = self._meeting.decision(timeout_s + TELL_S) or ()
             if not self._members:
                 sys.exit(USER_ERROR_EXIT_CODE)
-        self._heartbeat = Heartbeat(self._meeting, self._members, self._process.rank, timeout_s + GRACE_S, self._end_at_once)
+        self._heartbeat = Heartbeat(self._meeting, self._members, self._process.rank, timeout_s + GRACE_S, self._end_at_once, os._exit)
         self._heartbeat.start()
         join_group(self._process, timeout_s, self._meeting.store)
         return self._members
@@ -79,8 +81,9 @@ class RollCall:
         try:
             if self._process.world_size > 1 and isinstance(error, Exception):
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher, which ends all when one has ended
+                error = refused(error) or error
                 code = self._speak(error) if self._process.is_main else self._leave_the_word(error)
-                _leave_within(LEAVE_S)
+                _leave_within(LEAVE_S, exit_code(error) if code is None else code)
                 if code is not None:
                     raise SystemExit(code) from None
         finally:
@@ -202,9 +205,13 @@ class RollCall:
         os._exit(LOST_EXIT_CODE)
 
 
-def _leave_within(seconds: int) -> None:
+def _leave_within(seconds: int, code: int) -> None:
+    guard = threading.Timer(seconds, os._exit, [code])
+    guard.daemon = True
+    guard.start()
+    # Should the interpreter be so far gone that its threads stand still, with an exit code that says nothing.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(seconds)
+    signal.alarm(2 * seconds)
 
 
 def _words(error: BaseException) -> str:

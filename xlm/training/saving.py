@@ -10,9 +10,6 @@ all of them with one sentence, and the checkpoints before stay as they are.
 from __future__ import annotations
 
 import re
-import shutil
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,37 +18,25 @@ from typing import Any
 
 import torch.distributed as dist
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
 
 from xlm.config.training import CheckpointSection
 from xlm.errors import UserError, refused_by_system
-from xlm.runs.fingerprint import file_sha256
-from xlm.runs.permissions import as_other_files
-from xlm.runs.stage import write_json
 from xlm.training.checkpoint import (
-    COMPLETE,
     FOLDER,
-    LOOP_STATE,
-    PAIRS_STATE,
     FileRecord,
     checkpoint_step,
     complete_checkpoints,
-    flush_to_disk,
     partial_folder,
     remove_partials,
-    validation_loss,
 )
-from xlm.training.distributed import Process, gather_numbers, raise_everywhere
+from xlm.training.checkpoint_part import take_part
+from xlm.training.distributed import PATIENCE_S, Process, gather_numbers, raise_everywhere
 from xlm.training.engine import TrainingEngine
-from xlm.training.engine_state import RankState, snapshot, write_rank_state
-from xlm.training.fragments import state_file
-from xlm.training.retention import superfluous
-from xlm.training.weights import DESCRIPTION, WEIGHTS, ModelDescription, write_model_weights
+from xlm.training.visibility import make_visible, retain
+from xlm.training.weights import ModelDescription
 
 # What a rank says of its part; IDLE where no save is under way.
 IDLE, WRITING, WRITTEN, FAILED = range(4)
-_PATIENCE_S = 1.0  # no rank waits for another's disk in a collective: that would run into the group's timeout
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -62,8 +47,6 @@ class Saver:
         self._engine, self._process, self._section = engine, process, section
         self._folder = train_folder / FOLDER
         self._flight: _Flight | None = None
-        if process.is_main:
-            remove_partials(self._folder, ignore_errors=True)  # what a kill left takes room
 
     @property
     def status(self) -> int:
@@ -80,7 +63,7 @@ class Saver:
         final = self._folder / f"step-{description.step:08d}"
         self._on_main(lambda: self._make_room(final), description.step)
         # Where training waits, there is no need of memory for a second optimizer state.
-        part = _take_part(self._engine, self._process, description, loop_state, copy=self._section.asynchronous)
+        part = take_part(self._engine, self._process, description, loop_state, copy=self._section.asynchronous)
         self._flight = _Flight(final, _Task(lambda: part.write(partial_folder(final))))
         if not self._section.asynchronous:
             self.wait()
@@ -99,7 +82,7 @@ class Saver:
     def wait(self) -> None:
         """Finish the save under way, if there is one; raises UserError on every rank where one could not write."""
         while self._flight is not None:
-            self._flight.wait(_PATIENCE_S)
+            self._flight.wait(PATIENCE_S)
             self.advance([status for (status,) in gather_numbers([self.status], self._engine.device)])
 
     def _make_room(self, final: Path) -> None:
@@ -137,37 +120,6 @@ class Saver:
 
     def _raise(self, problem: Exception | None, rank: int, step: int) -> None:
         raise_everywhere(as_sentence(problem, step, self._folder.parent), rank)
-
-
-def make_visible(final: Path, files: Mapping[str, FileRecord]) -> None:
-    """List the files of a written folder in ``complete.json`` and rename it into place; UserError where some are not there."""
-    partial = partial_folder(final)
-    for name, record in files.items():
-        path = partial / name
-        found = path.stat().st_size if path.is_file() else None
-        if found != record["size_bytes"]:
-            raise UserError(
-                f"a rank wrote {record['size_bytes']:,} bytes of this file, rank 0 finds {'none' if found is None else f'{found:,}'}; "
-                "the run folder has to be one that all hosts share.",
-                file=path,
-            )
-    write_json(partial / COMPLETE, {"step": checkpoint_step(final), "files": dict(files)})
-    flush_to_disk(partial)
-    if final.exists():
-        _take_away(final)  # passed over as damaged, or it would have been resumed from
-    partial.rename(final)
-    flush_to_disk(final.parent)
-
-
-def retain(written: Path, section: CheckpointSection) -> None:
-    """Remove what the section does not keep, now that ``written`` stands; a kill meanwhile leaves no half checkpoint to be seen."""
-    standing = {checkpoint_step(path): path for path in complete_checkpoints(written.parent.parent)}
-    losses = {step: validation_loss(path) if section.keep_best else None for step, path in standing.items()}
-    for step in superfluous(losses, checkpoint_step(written), section):
-        try:
-            _take_away(standing[step])
-        except OSError as error:  # nothing is lost: training goes on, and the next save tries again
-            print(f"warning: {standing[step]}: this checkpoint could not be removed ({error.strerror or error}).", file=sys.stderr)
 
 
 def save_checkpoint(
@@ -208,57 +160,6 @@ def _refusal(problem: OSError | SafetensorError, train_folder: Path) -> str | No
         match = _OS_ERROR.search(str(problem))
         number, where = int(match.group(1)) if match else None, train_folder
     return refused_by_system(number, where)
-
-
-@dataclass(frozen=True)
-class _Main:
-    """What rank 0 writes beside its state."""
-
-    weights: Mapping[str, Tensor]
-    description: ModelDescription
-    loop_state: Mapping[str, Any]
-    pairs: Mapping[str, Tensor]  # the same on every rank
-
-    def write(self, folder: Path) -> list[str]:
-        write_model_weights(folder, self.weights, self.description)
-        write_json(folder / LOOP_STATE, self.loop_state)
-        if self.pairs:
-            save_file(dict(self.pairs), folder / PAIRS_STATE)
-            as_other_files(folder / PAIRS_STATE)
-        return [WEIGHTS, DESCRIPTION, LOOP_STATE, *([PAIRS_STATE] if self.pairs else [])]
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one rank writes of a checkpoint, in CPU memory; copied where the engine is to go on training."""
-
-    state: RankState
-    main: _Main | None
-    rank: int
-    world_size: int
-
-    def write(self, folder: Path) -> dict[str, FileRecord]:
-        """Write all files through to the disk, and return what this rank vouches for."""
-        write_rank_state(self.state, folder, self.rank, self.world_size)
-        names = [state_file(self.rank, self.world_size), *([] if self.main is None else self.main.write(folder))]
-        records: dict[str, FileRecord] = {}
-        for name in names:
-            flush_to_disk(folder / name)
-            records[name] = {"size_bytes": (folder / name).stat().st_size, "sha256": file_sha256(folder / name)}
-        return records
-
-
-def _take_part(
-    engine: TrainingEngine, process: Process, description: ModelDescription, loop_state: Mapping[str, Any], *, copy: bool
-) -> _Part:
-    """Take what this rank is to write; all ranks go through the weights together."""
-    state = snapshot(engine, copy=copy)
-    weights = {name: tensor for name, tensor in engine.full_weights() if process.is_main}
-    main = None
-    if process.is_main:
-        pairs = {name: tensor.to("cpu", copy=True).contiguous() for name, tensor in engine.objective.pairs.state().items()}
-        main = _Main(weights, description, loop_state, pairs)
-    return _Part(state, main, process.rank, process.world_size)
 
 
 class _Task:
@@ -310,13 +211,6 @@ class _Flight:
         if self.task.given is None:
             raise RuntimeError("this rank has not written its part")
         return self.task.given
-
-
-def _take_away(checkpoint: Path) -> None:
-    """Remove a checkpoint: first out of sight in one step, then file by file."""
-    doomed = checkpoint.with_name(f"{checkpoint.name}.{time.monotonic_ns()}.partial")
-    checkpoint.rename(doomed)
-    shutil.rmtree(doomed)
 
 
 def _gather_objects(own: dict[str, FileRecord]) -> list[dict[str, FileRecord]]:

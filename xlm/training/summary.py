@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlm.mixing.data_plan import DataPlan
+from xlm.mixing.seen import seen_table
+from xlm.runs.stage import Stage
+from xlm.tracking.json_lines import JsonLines
 from xlm.training.loop import LoopResult
 from xlm.training.run_record import RunRecord
+from xlm.training.training_log import METRICS
+
+
+def finish_training(
+    stage: Stage, plan: DataPlan, record: RunRecord, result: LoopResult, *, wall_s: float, peak_bytes: int, parameters: int
+) -> None:
+    """Write the stage's record and show the summary."""
+    lines = JsonLines(stage.folder / METRICS).read()
+    summary = training_summary(record, result, lines, parameters) | {"seen": seen_table(plan, result.steps, result.seen)}
+    peak_bytes = peak_memory(lines, peak_bytes)
+    stage.finish_in_place(summary, wall_s, peak_bytes)
+    print("\n".join(summary_lines(summary, wall_s, peak_bytes)))
 
 
 def training_summary(record: RunRecord, result: LoopResult, lines: Sequence[Mapping[str, Any]], parameters: int) -> dict[str, Any]:
