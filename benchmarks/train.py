@@ -1,12 +1,12 @@
 """Training steps against transformers' XLM-R, fed as its scripts feed it; speed in useful tokens a second.
 
-    python benchmarks/train.py             everything (about 25 minutes on two cores without bf16)
+    python benchmarks/train.py             everything (about 45 minutes on two cores without bf16)
     python benchmarks/train.py --quick     small models, one round: does it run
 
 monolingual  full rows of 256 tokens. The peer is (a): `run_mlm`'s model and collator, logits at every position.
 pairs        translation pairs, lengths as measured in real text (`training.text`). The peer is (b): the same model on
-             20 pairs at a time padded to the longest, in random order: about 2,048 positions. Ours packs the same pairs
-             into micro-batches of at most 2,048 tokens.
+             20 pairs at a time padded to the longest, in random order: about 2,048 positions; 10 at d 768, for
+             24 GB of memory. Ours packs the same pairs into micro-batches of at most 2,048 tokens.
 memory       of a monolingual step beyond parameters, gradients and optimizer state (`training.memory`), peer over ours.
 gemm_share   model FLOP/s of our fastest monolingual step (`xlm.model.flops`) over the best matrix product of the same run.
 
