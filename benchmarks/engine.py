@@ -1,6 +1,6 @@
 """What the whole training loop costs beside its engine, and whether ZeRO trains as plain PyTorch does.
 
-    python benchmarks/engine.py             everything (under ten minutes on two idle cores)
+    python benchmarks/engine.py             everything (twenty minutes on two idle cores)
     python benchmarks/engine.py --quick     small models: does it run
 
 loop      bare step time over whole-loop step time, worst of a model of about 10M and one of about 100M parameters, in one
