@@ -43,7 +43,7 @@ def wait_until(condition, timeout_s=20):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("workers", "ahead"), [(1, 1), (3, 2), (8, 300)])
+@pytest.mark.parametrize(("workers", "ahead"), [(1, 1), (3, 2), pytest.param(8, 300, marks=pytest.mark.slow)])
 def test_steps_come_in_order_whole_and_once(workers, ahead):
     found = list(built(MadeUpBuilder(), range(5, 12), workers=workers, ahead=ahead))
     assert [step for step, _ in found] == list(range(5, 12))

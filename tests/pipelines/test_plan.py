@@ -87,6 +87,7 @@ def test_without_shards_it_is_a_sentence(recipe: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_memory_of_a_preset_is_a_line_for_each_deepspeed_file_without_shards() -> None:
     command = [sys.executable, str(SCRIPT), "--memory", "--preset", "small-256x6", "--ranks", "4", "--precision", "bf16"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

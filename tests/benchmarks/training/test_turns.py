@@ -11,6 +11,7 @@ from training.turns import SideProcess, compare
 CASE = Case(32, 2, 2, "pairs", "fp32", rows=4, rounds=2, vocabulary=500, row_tokens=64, step_tokens=600)
 
 
+@pytest.mark.slow
 def test_both_sides_train_on_the_same_tokens_to_the_same_losses():
     found = compare(CASE, held_out=True)
     ours, peer = found.sides["ours"], found.sides["peer"]
