@@ -6,7 +6,6 @@ from made_up_run import RECIPE
 import xlm.training.drawn as drawn
 from xlm.config.recipe import Recipe
 
-
 REMOTE = {"url": "memory://shards"}
 
 
