@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+# pip leaves byte code to the first import (pipelines/environment.sh). Images often forbid to write it: every process would then compile
+# torch and the rest anew, which doubles the time of the tests.
+unexport PYTHONDONTWRITEBYTECODE
 RUN := OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(VENV)/bin/python
 
 RECIPE ?= pipelines/recipes/quickstart.yaml
