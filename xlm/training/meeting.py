@@ -92,15 +92,7 @@ class Meeting:
 
     def wait_for_rank_0(self, timeout_s: float) -> bool:
         """Wait until rank 0 is here, and with it what other ranks look at (`preflight.TOKEN`); False where it has ended instead."""
-        until = time.monotonic() + timeout_s
-        while not self._store.check([self._key("here/0")]):
-            if self.endings([0]):
-                self.know()
-                return False
-            if time.monotonic() > until:
-                raise UserError(f"rank 0 did not come within {timeout_s:.0f} s; see what it prints.")
-            time.sleep(POLL_S)
-        return True
+        return self._comes("here/0", f"rank 0 did not come within {timeout_s:.0f} s; see what it prints.", timeout_s)
 
     def wait_for_all(self, timeout_s: float) -> list[Member]:
         """Return all ranks once they are here (rank 0); UserError in the words of one that cannot come, or for those missing."""
@@ -123,14 +115,8 @@ class Meeting:
 
     def decision(self, timeout_s: float) -> list[Member] | None:
         """Return who trains, once rank 0 has decided; None where nobody does, which rank 0 says."""
-        until = time.monotonic() + timeout_s
-        while not self._store.check([self._key("decision")]):
-            if self.endings([0]):
-                self.know()
-                return None
-            if time.monotonic() > until:
-                raise UserError(f"rank 0 did not start training within {timeout_s:.0f} s; see what it prints.")
-            time.sleep(POLL_S)
+        if not self._comes("decision", f"rank 0 did not start training within {timeout_s:.0f} s; see what it prints.", timeout_s):
+            return None
         told = json.loads(self._get("decision"))
         return None if told is None else [Member(**member) for member in told]
 
@@ -172,6 +158,18 @@ class Meeting:
         """Return the exit code that rank 0 ends with, once it has said why training ends."""
         ending = self.endings([0]).get(0)
         return None if ending is None else ending.code
+
+    def _comes(self, name: str, too_late: str, timeout_s: float) -> bool:
+        """Wait for what rank 0 is to write; False where it has ended instead, UserError ``too_late`` after ``timeout_s``."""
+        until = time.monotonic() + timeout_s
+        while not self._store.check([self._key(name)]):
+            if self.endings([0]):
+                self.know()
+                return False
+            if time.monotonic() > until:
+                raise UserError(too_late)
+            time.sleep(POLL_S)
+        return True
 
     def _who_is_missing(self, missing: set[int], timeout_s: float) -> str:
         came = [self._member(rank) for rank in range(self._process.world_size) if rank not in missing]
