@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -19,9 +20,10 @@ from torch import Tensor
 from training.cases import precisions
 
 from xlm.model.attention import AttentionPlan, attend, plan_attention
+from xlm.model.attention import plan as plans
 from xlm.model.attention.packed import PackedAttention
 from xlm.model.attention.padded import attend_padded
-from xlm.model.attention.plan import Route, route_by
+from xlm.model.attention.plan import Route
 from xlm.seeding import keyed_generator
 
 TOKENS = 4096
@@ -51,7 +53,10 @@ def shapes() -> dict[str, tuple[list[int], int | None]]:
 
 def candidates(plan: AttentionPlan, scale: float) -> dict[str, Candidate]:
     """Return what can serve a plan; what needs scores of all pairs only where they fit."""
-    routes = {"groups": route_by(plan, None, NEVER), "fused": route_by(plan, 1, 1), "tiles": route_by(plan, None, 1)}
+    with patch.multiple(plans, FUSED_LENGTH=1, FUSED_QUERIES=1, FUSED_WINDOWS=NEVER):
+        fused = plans.route_by(plan, fused=True, tiled_length=1)
+    routes = {"groups": plans.route_by(plan, fused=False, tiled_length=NEVER), "fused": fused}
+    routes["tiles"] = plans.route_by(plan, fused=False, tiled_length=1)
 
     def by(route: Route) -> Candidate:
         return lambda qkv: PackedAttention.apply(qkv, plan, route, scale, None)  # type: ignore[no-any-return]
@@ -67,7 +72,7 @@ def candidates(plan: AttentionPlan, scale: float) -> dict[str, Candidate]:
 
 def chosen_name(plan: AttentionPlan, precision: torch.dtype) -> str:
     """Return which candidate attention chooses, or that it mixes them."""
-    route = plan.route(fused=precision == torch.float32)
+    route = plan.route(fused=precision == torch.float32, sixteen_bits=precision == torch.bfloat16)
     used = [name for name, part in (("groups", route.groups), ("fused", route.runs), ("tiles", route.tiled)) if part]
     return used[0] if len(used) == 1 else MIXTURE
 

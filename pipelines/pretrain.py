@@ -11,7 +11,6 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -39,10 +38,10 @@ from xlm.training.assembly import (
 )
 from xlm.training.checkpoint import FOLDER as CHECKPOINTS
 from xlm.training.checkpoint import latest_checkpoint, missing_checkpoint, remove_partials
-from xlm.training.distributed import Process, barrier, bound_kernel_cache, leave_group, main_does, set_threads
+from xlm.training.deepspeed_config import read_deepspeed_file
+from xlm.training.distributed import Process, bound_kernel_cache, main_does, set_threads
 from xlm.training.drawn import drawn_metrics
 from xlm.training.loop import LoopResult, TrainingLoop
-from xlm.training.meeting import Member
 from xlm.training.preflight import Preflight, check_room, try_network
 from xlm.training.profiling import ProfiledSteps, StepProfiler
 from xlm.training.roll_call import RollCall
@@ -77,11 +76,12 @@ def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> N
     """Run the stage on this rank."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
     profiled_steps(invocation)  # a mistake there is told at once
+    read_deepspeed_file(deepspeed_config)  # and there
     set_threads(process)
     bound_kernel_cache()
     return_large_blocks()
     inputs = read_inputs(recipe, folder, process)
-    stage = Stage(folder.train, "train", stage_inputs(recipe, inputs, deepspeed_config))
+    stage = Stage(folder.train, "train", stage_inputs(recipe, inputs))
     if is_done(stage, recipe.total_steps):
         if process.is_main:
             print(f"pretraining: already done ({folder.train}).")
@@ -91,22 +91,21 @@ def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> N
     read_run_record(folder.train)
     # Before the group forms, so that a second command says this and not that its port is taken.
     with only_writer(folder.train, stage.name) if process.is_main else nullcontext():
-        members = meet(roll_call, invocation, process, inputs)
+        meet(roll_call, invocation, process, inputs)
         with StopRequests() as requests:
-            result = train(invocation, process, inputs, stage, requests, members)
+            result = train(invocation, process, inputs, stage, requests, roll_call)
     if not result.finished:
         sys.exit(EXIT_CODES[result.stopped_by])  # saved and ready to be started again
 
 
-def meet(roll_call: RollCall, invocation: Invocation, process: Process, inputs: TrainingInputs) -> Sequence[Member]:
+def meet(roll_call: RollCall, invocation: Invocation, process: Process, inputs: TrainingInputs) -> None:
     """Form the process group, if all ranks have the same and there is room for what comes."""
     recipe, folder = invocation.recipe, invocation.folder.root
     preflight = Preflight(recipe, inputs.fingerprints, invocation.arguments.deepspeed_config, folder, process)
-    members = roll_call.meet(preflight.facts, recipe.training.process_group_timeout_s, preflight.compare)
-    line = try_network(members, process.device()) if process.world_size > 1 else None
+    roll_call.meet(preflight.facts, recipe.training.process_group_timeout_s, preflight.compare)
+    line = try_network(roll_call.members, process.device()) if process.world_size > 1 else None
     if line is not None:
         print(f"pretraining: {line}")
-    return members
 
 
 def is_done(stage: Stage, steps: int) -> bool:
@@ -115,7 +114,7 @@ def is_done(stage: Stage, steps: int) -> bool:
 
 
 def train(
-    invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage, requests: StopRequests, members: Sequence[Member]
+    invocation: Invocation, process: Process, inputs: TrainingInputs, stage: Stage, requests: StopRequests, roll_call: RollCall
 ) -> LoopResult:
     """Train from the last checkpoint there is, to the last step or until asked to stop, and return how it ended; the group must exist."""
     recipe, folder, deepspeed_config = invocation.recipe, invocation.folder, invocation.arguments.deepspeed_config
@@ -137,7 +136,8 @@ def train(
         profiled = profiled_steps(invocation)
         section = recipe.training.validation
         validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
-        check_room(members, process, parameters=parameter_count(engine), zero=config["zero_optimization"], folder=folder.root)
+        about_room = {"parameters": parameter_count(engine), "zero": config["zero_optimization"], "folder": folder.root}
+        check_room(roll_call.members, process, **about_room)
         log = None
         if process.is_main:
             phases = tuple(phase.name for phase in recipe.phases)
@@ -164,8 +164,7 @@ def train(
         asked = signal.Signals(result.stopped_by).name
         print(f"pretraining: stopped by {asked}, saved at step {result.steps:,}; run the same command again to continue.", flush=True)
         close_tracker(tracker, "KILLED", folder, record, timeout_s=STOPPED_CLOSE_TIMEOUT_S)
-    barrier()
-    leave_group()  # before rank 0 waits for MLflow: longer, perhaps, than a collective may
+    roll_call.part()  # before rank 0 waits for MLflow: longer, perhaps, than a collective may
     if tracker is not None and log is not None and result.finished:
         close_tracker(tracker, "FINISHED", folder, record)
         about = {"wall_s": log.wall_s(), "peak_bytes": memory.peak_bytes, "parameters": parameter_count(engine)}

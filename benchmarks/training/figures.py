@@ -107,13 +107,15 @@ def disagreement(cases: Sequence[Figures], spread: Figures) -> str | None:
 
 
 def line(comparison: Comparison, figures: Figures) -> str:
-    """Return one line of the table that is printed."""
+    """Return what is printed of a case: speed with its ratios, then memory in GiB and the loss after the same tokens, ours first."""
     rates, beyond = figures["tokens_per_second"], figures["memory_beyond_bytes"]
     share = figures["gemm_share"]
+    ours, peer = comparison.sides["ours"], comparison.sides["peer"]
     return (
         f"{comparison.case.name:<26} tokens/s ours {rates['ours']['fastest']:>7,.0f} peer {rates['peer']['fastest']:>6,.0f} "
         f"ratio {figures['ratio']:5.2f} (median {figures['ratio_of_medians']:.2f}, processor {figures['ratio_in_processor_time']:.2f})  "
-        f"memory beyond, GiB {beyond['ours'] / GIB:.2f} and {beyond['peer'] / GIB:.2f}: {figures['memory_ratio']:.1f}  "
-        f"of the GEMM peak {share['common_count']:.2f} (needed {share['needed']:.2f})  "
-        f"losses differ by {figures['largest_loss_difference']:.1e}"
+        f"of the GEMM peak {share['common_count']:.2f} (needed {share['needed']:.2f})\n"
+        f"{'':<26} peak memory, GiB {max(ours.peak_bytes) / GIB:.2f} and {max(peer.peak_bytes) / GIB:.2f}, "
+        f"beyond what training holds {beyond['ours'] / GIB:.2f} and {beyond['peer'] / GIB:.2f}: {figures['memory_ratio']:.1f}  "
+        f"loss of the last step {ours.losses[-1]:.4f} and {peer.losses[-1]:.4f}, at most {figures['largest_loss_difference']:.1e} apart"
     )

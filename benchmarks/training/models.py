@@ -28,7 +28,11 @@ def our_model(case: Case) -> PretrainingModel:
 
 
 def our_loss(case: Case, model: PretrainingModel, batch: PackedBatch, predictions: int) -> Tensor:
-    """Return a micro-batch's part of the mean loss over the step's ``predictions``, as our trainer computes it."""
+    """Return a micro-batch's part of the mean loss over the step's ``predictions``, as our trainer computes it.
+
+    But for bf16, which is autocast over fp32 parameters on both sides, as transformers' Trainer has it: training with ZeRO keeps bf16
+    parameters and fp32 master weights.
+    """
     weights = torch.full((len(batch.labels),), 1.0 / predictions)
     with _autocast(case):
         return model.language_model_loss(batch, weights).total

@@ -17,7 +17,7 @@ set -uo pipefail
 RECIPE="${RECIPE:?which recipe? sbatch --export=ALL,RECIPE=...}"
 CONFIG="${CONFIG:-deepspeed_configs/zero2.json}"
 PYTHON="${PYTHON:-.venv/bin/python}"
-MOST_RESTARTS="${MOST_RESTARTS:-50}"
+MOST_RESTARTS="${MOST_RESTARTS:-50}" # a rank that is killed for memory each time must not run for ever
 
 MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
@@ -31,11 +31,16 @@ srun --kill-on-bad-exit=1 bash -c '
     exec "$@"' rank "$PYTHON" -u pipelines/pretrain.py --recipe "$RECIPE" --deepspeed_config "$CONFIG" "$@"
 code=$?
 
-# 75: saved after the notice, or a rank was lost (a node died, a network was cut): go on from the last checkpoint. 134: the same,
-# where NCCL noticed it first and ended a rank by SIGABRT.
+# Go on from the last checkpoint after 75 (saved after the notice, or a rank was lost: a node died, a network was cut) and, since srun
+# gives the highest code of all tasks, after 137 (a rank was killed, perhaps for memory, and the others ended with 75), 138 (the notice
+# came before training had begun) and 134 (NCCL noticed a lost rank first and ended another by SIGABRT).
 # Anything else is final: 0 done, 2 a mistake that a sentence above names, 1 a bug, 143 ended by SIGTERM (scancel).
-if { [ "$code" -eq 75 ] || [ "$code" -eq 134 ]; } && [ "${SLURM_RESTART_COUNT:-0}" -lt "$MOST_RESTARTS" ]; then
-    echo "training ended with $code; job $SLURM_JOB_ID is queued again"
-    scontrol requeue "$SLURM_JOB_ID"
-fi
+case "$code" in
+75 | 134 | 137 | 138)
+    if [ "${SLURM_RESTART_COUNT:-0}" -lt "$MOST_RESTARTS" ]; then
+        echo "training ended with $code; job $SLURM_JOB_ID is queued again"
+        scontrol requeue "$SLURM_JOB_ID"
+    fi
+    ;;
+esac
 exit "$code"

@@ -1,17 +1,21 @@
 """What a person sees: `mlflow ui` on a run's store, opened in Chromium. Screenshots stay in $XLM_SCREENSHOTS, where it is set."""
 
+import json
 import math
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from made_up_run import RECIPE, make_run
 from mlflow_server import mlflow_server
+from warm_scripts import WarmScript
 from webdriver import browser
 
 from xlm.tracking.run_card import RunCard
 from xlm.tracking.tracker import Tracker
 
+ROOT = Path(__file__).parents[2]
 DRIVER, CHROMIUM = shutil.which("chromedriver"), shutil.which("chromium")
 pytestmark = [
     pytest.mark.slow,
@@ -51,9 +55,23 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(run, tmp_path_factory):
+def trained(run):
+    """The id of a run that `pretrain.py` has made, in the same store."""
+    root = Path(run.uri.removeprefix("sqlite:///")).parent
+    long = {**RECIPE, "phases": [{**RECIPE["phases"][0], "steps": 40}], "training": {**RECIPE["training"], "log_every_steps": 1}}
+    recipe = make_run(root, long)
+    command = [ROOT / "pipelines" / "pretrain.py", "--recipe", recipe, "--run-dir", root / "run", "--parent-run", "the-sweep"]
+    command += ["--deepspeed_config", ROOT / "deepspeed_configs" / "zero1.json", "--set", "training.micro_batch_tokens=512"]
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"} | {"OMP_NUM_THREADS": "1"}
+    script = WarmScript(command, env=environment, cwd=root, output=root / "printed")
+    assert script.wait(600) == 0, (root / "printed").read_text()
+    return json.loads((root / "run" / "train" / "run.json").read_text())["mlflow_run_id"]
+
+
+@pytest.fixture(scope="module")
+def page(run, trained, tmp_path_factory):
     with (
-        mlflow_server(tmp_path_factory.mktemp("ui"), store=run.uri) as port,
+        mlflow_server(tmp_path_factory.mktemp("ui"), store=run.uri, command="ui") as port,
         browser(DRIVER, CHROMIUM, tmp_path_factory.mktemp("profile")) as opened,
     ):
         opened.at = f"http://127.0.0.1:{port}/#/experiments/1"
@@ -88,6 +106,18 @@ def test_its_curves_are_drawn(page, run):
     numbers = [float(part) for part in path.replace("M", " ").replace("L", " ").replace(",", " ").split() if part[0] not in "HV"]
     assert numbers[1] < numbers[-1]
     look(page, "curves")
+
+
+def test_a_trainings_page_has_its_recipe_its_curves_and_its_files(page, trained):
+    page.open(f"{page.at}/runs/{trained}")
+    for text in ("Finished", "model.width", "loss/contrastive"):
+        page.wait_until(f"return document.body.innerText.includes('{text}')")
+    look(page, "training")
+    page.open(f"{page.at}/runs/{trained}/model-metrics")
+    page.wait_until(f"return [...{LINES}].filter(line => line.getAttribute('d').split(/[LHV]/).length > 20).length >= 1")
+    look(page, "training-curves")
+    page.open(f"{page.at}/runs/{trained}/artifacts/recipe.yaml")
+    page.wait_until("return document.body.innerText.includes('name: made-up')")
 
 
 def test_the_machine_has_a_page_of_its_own(page, run):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -24,6 +25,8 @@ HERE = Path(__file__).parent
 PLACES = ("start-up", "step", "save", "rename")
 RANKS = (0, 1)
 LONGEST_S = 900.0
+# What the launcher says of a rank that SIGKILL or SIGXFSZ has ended.
+_KILLED_ITSELF = re.compile(r"return code = -(9|25)\b")
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,10 @@ def attempt(recipe: Path, run: Path, stage: int, overrides: list[str], kill: Kil
     if kill and kill.own:
         rank = int(kill.own.split(":")[1])
         killed = (_place(folder, rank),) if launcher.returncode else ()
+        if launcher.returncode and not _KILLED_ITSELF.search(text):
+            raise RuntimeError(f"the rank was to kill itself and ended in another way:\n{text[-4000:]}")
+    if "Traceback" in text:
+        raise RuntimeError(f"a rank met a bug:\n{text[-4000:]}")
     return Ended(launcher.returncode, killed or (), text)
 
 

@@ -61,6 +61,30 @@ GENERATORS = {
     "electra-base": transformers.ElectraConfig(embedding_size=768, hidden_size=256, num_attention_heads=4, intermediate_size=1024),
 }
 OWN = set(preset_names()) - set(THEIRS)
+# Kind, deviation, that of the tables (None: the same), and the factor of what residual branches give.
+FIRST_VALUES = {
+    "bert-base": ("truncated_normal", 0.02, None, 1.0),
+    "bert-large": ("truncated_normal", 0.02, None, 1.0),
+    "mbert": ("truncated_normal", 0.02, None, 1.0),
+    "roberta-base": ("normal", 0.02, None, 1.0),
+    "roberta-large": ("normal", 0.02, None, 1.0),
+    "xlm-r-base": ("normal", 0.02, None, 1.0),
+    "xlm-r-large": ("normal", 0.02, None, 1.0),
+    "xlm-15": ("normal", 0.02, 0.03125, 1.0),
+    "xlm-17": ("normal", 0.02, 0.0279508, 1.0),
+    "xlm-100": ("normal", 0.02, 0.0279508, 1.0),
+    "albert-base": ("truncated_normal", 0.02, None, 1.0),
+    "albert-large": ("truncated_normal", 0.02, None, 1.0),
+    "electra-small": ("truncated_normal", 0.02, None, 1.0),
+    "electra-base": ("truncated_normal", 0.02, None, 1.0),
+    "distilbert": ("normal", 0.02, None, 1.0),
+    "modernbert-base": ("truncated_normal", 0.02, None, 0.150756),
+    "mmbert-base": ("truncated_normal", 0.02, None, 0.150756),
+    "mmbert-small": ("truncated_normal", 0.02, None, 0.150756),
+    "quickstart-small": ("normal", 0.02, None, 0.1),
+    "small-256x6": ("normal", 0.02, None, 1.0),
+    "small-384x12": ("normal", 0.02, None, 1.0),
+}
 
 
 def count(module):
@@ -121,6 +145,19 @@ def test_choices_that_cost_no_parameters_are_the_published_ones(name):
     activation = getattr(theirs, "hidden_activation", getattr(theirs, "hidden_act", "gelu"))
     expected = "geglu" if theirs.model_type == "modernbert" else {"gelu": "gelu", "gelu_new": "gelu_tanh"}[activation]
     assert ours.activation == expected
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_first_values_are_the_published_ones(name):
+    """They cost no parameters and decide training.
+
+    From the papers that the files name and from released configurations and code (docs/models.md): BERT, ALBERT and ELECTRA cut
+    off at two deviations as their first code draws them; XLM's tables 1 / sqrt(width) as its code has them; ModernBERT's
+    residual outputs, and mmBERT's, 1 / sqrt(2 x layers). Own sizes are this project's choice.
+    """
+    ours = ModelConfig(preset=name)
+    found = (ours.initialisation, ours.initializer_range, ours.embedding_initializer_range, ours.residual_initial_scale)
+    assert found == FIRST_VALUES[name]
 
 
 @pytest.mark.parametrize("name", ["modernbert-base", "mmbert-base", "mmbert-small"])

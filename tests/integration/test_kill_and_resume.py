@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -44,11 +45,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def launch(recipe, run, *, kill=None, overrides=()):
+def launch(recipe, run, *, kill=None, overrides=(), options=()):
     """Start pretraining as a user does; returns its exit code and all it printed."""
     launcher = [str(Path(sys.executable).with_name("deepspeed")), "--hostfile", os.devnull, "--num_accelerators", "2"]
     done = subprocess.run(
-        [sys.executable, *launcher, "--master_port", str(free_port()), *command_of(recipe, run, overrides, kill)],
+        [sys.executable, *launcher, "--master_port", str(free_port()), *command_of(recipe, run, overrides, kill), *options],
         env=environment_of(kill),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -106,7 +107,7 @@ def curve(run):
 def unkilled(tmp_path_factory):
     root = tmp_path_factory.mktemp("unkilled")
     recipe = make_run(root)
-    code, printed = launch(recipe, root / "run")
+    code, printed = launch(recipe, root / "run", options=("--profile", "steps=2:4"))
     assert code == 0, printed
     return recipe, root / "run", printed
 
@@ -147,6 +148,9 @@ def test_killed_five_times_the_same_command_gives_the_same_run(unkilled, tmp_pat
     code, printed = launch(recipe, run, kill="notice:0:3")  # to all processes of the job, in step 8
     assert code == 75, printed
     assert_stopped("SIGUSR1", 8, [printed])
+    anywhere = f"step:{random.randrange(2)}:{random.randint(1, 10)}"  # one of the ten micro-batches that are left to a rank
+    codes, printed = start_two_ranks(recipe, run, anywhere)
+    assert -9 in codes, (anywhere, printed)
     codes, printed = start_two_ranks(recipe, run, overrides=[workers, asynchronous], all_end=True)
     assert codes == [0, 0], printed
 
@@ -159,6 +163,16 @@ def test_killed_five_times_the_same_command_gives_the_same_run(unkilled, tmp_pat
     assert seen[0] == seen[1]
     assert not list((run / "train" / "checkpoints").glob("*.partial"))
     one_mlflow_run(run)
+
+
+def test_a_run_has_its_trace_and_says_how_well_it_uses_the_machine(unkilled):
+    train = unkilled[1] / "train"
+    events = json.loads((train / "profile" / "steps-2-4.trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert any("mm" in str(event.get("name")) for event in events)
+    lines = [json.loads(line) for line in (train / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert all(0 < line["mfu"] < 1.5 for line in lines)
+    assert lines[0]["time_left_s"] > lines[-1]["time_left_s"] == 0
+    assert "of 13" in unkilled[2] or "13 steps" in unkilled[2]
 
 
 def assert_stopped(by, step, printed):

@@ -110,6 +110,14 @@ def test_training_went_through_every_step_and_brought_translations_together(fini
     assert min(systems["encoder"]) > 2 * max(systems["random_encoder"])
 
 
+def test_rows_set_aside_are_validated_on_and_shown(finished: Finished, scores: dict) -> None:
+    lines = [json.loads(line) for line in (finished.folder / "train" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if "validation/loss" in line] == [20, 40]
+    validation = scores["training"]["validation"]
+    assert {f"validation/{objective}/{language}" for objective in ("mlm", "tlm") for language in ("en", "de", "zh-Hans")} <= set(validation)
+    assert "Held-out rows after the last step" in (finished.folder / "report.html").read_text(encoding="utf-8")
+
+
 def test_mlflow_has_one_run_with_curves_and_figures(finished: Finished) -> None:
     store = sqlite3.connect(finished.folder.parent / "mlflow.db")
     runs = store.execute("select run_uuid, status from runs").fetchall()

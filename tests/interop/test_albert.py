@@ -1,7 +1,17 @@
 """ALBERT: factorised embeddings, layers shared in groups, sentence order."""
 
 import pytest
-from their_models import BASE_SCALE, SIZES, assert_close, check_gradients, check_logits, check_round_trip, first_states, twins
+from their_models import (
+    BASE_SCALE,
+    SIZES,
+    assert_close,
+    check_gradients,
+    check_logits,
+    check_round_trip,
+    check_sentence_gradients,
+    first_states,
+    twins,
+)
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertForPreTraining
 
 GROUPS = [{}, {"num_hidden_layers": 4, "num_hidden_groups": 2}, {"num_hidden_groups": 3}, {"hidden_act": "gelu"}]
@@ -27,6 +37,11 @@ def test_export_gives_the_same_tensors_back(model, changes):
 @pytest.mark.parametrize("changes", GROUPS)
 def test_gradients_are_the_same(changes):
     check_gradients(twins(AlbertForMaskedLM, albert(**changes)))
+
+
+@pytest.mark.parametrize("changes", GROUPS)
+def test_gradients_of_sentence_order_are_the_same(changes):
+    check_sentence_gradients(twins(AlbertForPreTraining, albert(**changes, classifier_dropout_prob=0.0)), "sop_logits")
 
 
 @pytest.mark.slow

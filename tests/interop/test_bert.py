@@ -1,7 +1,17 @@
 """BERT: the same scores, the same gradients, and the same file again."""
 
 import pytest
-from their_models import BASE_SCALE, SIZES, assert_close, check_gradients, check_logits, check_round_trip, first_states, twins
+from their_models import (
+    BASE_SCALE,
+    SIZES,
+    assert_close,
+    check_gradients,
+    check_logits,
+    check_round_trip,
+    check_sentence_gradients,
+    first_states,
+    twins,
+)
 from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
 
 
@@ -30,6 +40,10 @@ def test_export_gives_the_same_tensors_back(model, tied):
 @pytest.mark.parametrize("tied", [True, False])
 def test_gradients_are_the_same(tied):
     check_gradients(twins(BertForPreTraining, bert(tie_word_embeddings=tied)), field="prediction_logits")
+
+
+def test_gradients_of_next_sentences_are_the_same():
+    check_sentence_gradients(twins(BertForPreTraining, bert()), "seq_relationship_logits")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from their_models import (
     check_gradients,
     check_logits,
     check_round_trip,
+    compare_gradients,
     draw,
     our_states,
     sequences,
@@ -66,6 +67,23 @@ def test_the_discriminator_scores_tokens_alike(changes):
 @pytest.mark.parametrize("changes", WIDTHS)
 def test_gradients_are_the_same(changes):
     check_gradients(twins(ElectraForMaskedLM, electra(**changes)))
+
+
+@pytest.mark.parametrize("changes", WIDTHS)
+def test_the_discriminators_loss_and_gradients_are_those_of_transformers(changes):
+    pair = twins(ElectraForPreTraining, electra(**changes))
+    batch = draw(pair)
+    replaced = torch.arange(batch.input_ids.numel()).view_as(batch.input_ids) % 3 == 0
+    # All padding would count as replaced, if the attention mask did not leave it out.
+    labels = (replaced | ~batch.real).long()
+    inputs = {"attention_mask": batch.attention_mask, "token_type_ids": batch.token_type_ids}
+    theirs = pair.theirs(batch.input_ids, **inputs, labels=labels).loss
+    scores = pair.ours.discriminator_head(our_states(pair, batch))
+    ours = torch.nn.functional.binary_cross_entropy_with_logits(scores, replaced[batch.real].float())
+    assert_close("ELECTRA discriminator loss", ours, theirs)
+    theirs.backward()
+    ours.backward()
+    compare_gradients(pair)
 
 
 def both():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from their_models import SIZES, perturb
-from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
+from transformers import BertConfig, BertForMaskedLM, BertForPreTraining, RobertaConfig, RobertaForMaskedLM
 
 from xlm.errors import UserError
 from xlm.interop.config_map import read_config
@@ -46,10 +46,12 @@ def test_missing_surplus_and_misshapen_tensors_are_listed_in_one_sentence(json, 
     assert "1 misshapen (cls.predictions.transform.dense.weight (24, 23) instead of (24, 24))" in said
 
 
-def test_a_long_list_is_cut(json, state):
-    short = {name: tensor for name, tensor in state.items() if ".layer.2." not in name}
-    with pytest.raises(UserError, match=r"16 missing \(bert\.encoder\.layer\.2.* and 10 more\)"):
+def test_a_long_list_names_each_once_with_the_numbers_of_its_layers(json, state):
+    short = {name: tensor for name, tensor in state.items() if ".layer.2." not in name and ".layer.1." not in name}
+    with pytest.raises(UserError, match=r"32 missing \(bert\.encoder\.layer\.\{1, 2\}\.") as caught:
         take_in(json, short)
+    assert str(caught.value).count(".{1, 2}.") == 16
+    assert str(caught.value).count("attention.self.query.weight") == 1
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -57,6 +59,20 @@ def test_a_weight_that_is_no_number_names_its_tensor(json, state, value):
     state[QUERY][3, 4] = value
     with pytest.raises(UserError, match=f"tensor '{QUERY}' holds NaN or infinite values"):
         take_in(json, state)
+
+
+def test_what_is_only_kept_is_looked_at_too():
+    """A pooler that our model has no place for would go back out as it came."""
+    config = RobertaConfig(**SIZES, max_position_embeddings=19)
+    state = RobertaForMaskedLM(config).state_dict()
+    json = {**config.to_dict(), "architectures": ["RobertaForMaskedLM"]}
+    pooler = torch.zeros(24, 24)
+    _, extras = take_in(json, {**state, "roberta.pooler.dense.weight": pooler})
+    assert extras["roberta.pooler.dense.weight"] is pooler
+    with pytest.raises(UserError, match=r"tensor 'roberta\.pooler\.dense\.weight' holds NaN"):
+        take_in(json, {**state, "roberta.pooler.dense.weight": pooler + float("nan")})
+    with pytest.raises(UserError, match=r"1 surplus \(roberta\.pooler\.other\)"):
+        take_in(json, {**state, "roberta.pooler.other": pooler})
 
 
 def test_quantised_weights_are_refused(json, state):

@@ -176,6 +176,11 @@ def check_gradients(pair, *, field="logits", keep=()):
     torch.nn.functional.cross_entropy(logits, packed.labels).backward()
     count = len(packed.labels)
     pair.ours.language_model_loss(packed, torch.full((count,), 1.0 / count)).total.backward()
+    compare_gradients(pair, keep)
+
+
+def compare_gradients(pair, keep=()):
+    """Hold what both sides' backward passes left against each other; ``keep`` names their buffers that are no parameters of ours."""
     values = dict(pair.theirs.named_parameters())
     gradients = {
         name: values[name].detach() if name in keep else torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -189,3 +194,13 @@ def check_gradients(pair, *, field="logits", keep=()):
         assert torch.allclose(ours, expected[name], atol=GRADIENT_TOLERANCE, rtol=0.0), name
     print(f"{type(pair.theirs).__name__} gradients: worst difference {worst:.1e}")
     assert max(float(g.abs().max()) for g in expected.values()) > 100 * GRADIENT_TOLERANCE
+
+
+def check_sentence_gradients(pair, field):
+    """Compare the gradients of one step of judged sentences."""
+    batch = draw(pair)
+    labels = torch.arange(len(LENGTHS)) % 2
+    torch.nn.functional.cross_entropy(call(pair, batch)[field], labels).backward()
+    scores = pair.ours.sentence_head(first_states(our_states(pair, batch), batch))
+    torch.nn.functional.cross_entropy(scores, labels).backward()
+    compare_gradients(pair)

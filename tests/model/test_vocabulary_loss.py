@@ -348,6 +348,16 @@ def test_nothing_as_large_as_all_logits_exists(monkeypatch, dtype):
     assert largest(partial(plain, hidden, table, bias, labels, weights)) == logits
 
 
+def test_nor_does_it_beside_a_gradient_that_stands(monkeypatch):
+    small_pieces(monkeypatch, chunk=50)
+    monkeypatch.setattr(vocabulary_memory, "MIN_WITHOUT_LENDER", 1)
+    hidden, table, bias, labels, weights, _ = inputs(60, 2000, width=200)
+    with Largest() as watch:
+        vocabulary_loss(hidden, table, bias, labels, weights, standing=torch.zeros_like(table)).total.backward()
+    beside = [size for size in watch.sizes if size < table.numel()]
+    assert max(beside) == len(hidden) * len(table) / 2
+
+
 def test_an_fp32_table_has_no_second_tensor_of_its_size(monkeypatch):
     """Its gradient is the memory that the sums, and before them the exponentials, were in."""
     small_pieces(monkeypatch, chunk=50)

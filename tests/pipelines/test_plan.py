@@ -116,3 +116,9 @@ def test_memory_takes_a_recipes_own_numbers(recipe: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "micro-batches of 512 tokens" in done.stdout
     assert "5,000 pieces" in done.stdout
+    every = [*command[:-4], "--set", "training.optimizer={kind: lamb, learning_rate: 1e-3}"]
+    done = subprocess.run(every, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "zero3.json" in done.stdout
+    assert "left out: " in done.stdout.splitlines()[-1]
+    assert "is proved with training.optimizer.kind adamw alone, but the recipe's is lamb" in done.stdout

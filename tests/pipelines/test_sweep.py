@@ -53,8 +53,8 @@ def sweep(tmp_path, monkeypatch):
             pass
     real = module.command_of
 
-    def command_of(sweep, point):
-        return [sys.executable, "-c", STAND_IN, *real(sweep, point)[2:]]
+    def command_of(*of):
+        return [sys.executable, "-c", STAND_IN, *real(*of)[2:]]
 
     monkeypatch.setattr(module, "command_of", command_of)
 

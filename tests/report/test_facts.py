@@ -31,9 +31,10 @@ def test_curves_leave_languages_and_the_total_out() -> None:
     rows = [
         {"step": 1, "tokens": 10, "loss": 9.0, "loss/mlm": 9.0, "loss/mlm/de": 8.0},
         {"step": 2, "tokens": 20, "loss": 8.0, "loss/mlm": 8.5, "loss/contrastive": None},
-        {"step": 3, "tokens": 30, "loss": 7.0, "loss/contrastive": 4.0},
+        {"step": 3, "tokens": 30, "loss": 7.0, "loss/contrastive": 4.0, "validation/mlm": 6.0, "validation/mlm/de": 5.0},
     ]
     assert losses_by_objective(rows) == {"mlm": ([10.0, 20.0], [9.0, 8.5]), "contrastive": ([30.0], [4.0])}
+    assert losses_by_objective(rows, "validation") == {"mlm": ([30.0], [6.0])}
 
 
 def test_text_shares_count_monolingual_text_once() -> None:

@@ -40,6 +40,18 @@ def test_figures_without_numbers_are_left_out(recipe: Recipe, finished_run: RunF
     assert list(draw_figures(bare)) == ["languages"]
 
 
+def test_held_out_losses_stand_beside_those_of_training(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+    plain = draw_figures(facts)["losses"]
+    assert "held-out" not in plain.alt + plain.caption
+    measured = [{**row, "validation/loss": 4.5, "validation/mlm": 4.25, "validation/mlm/de": 4.0} for row in facts.metrics[19::20]]
+    validated = draw_figures(dataclasses.replace(facts, metrics=(*facts.metrics, *measured)))["losses"]
+    assert "(held-out rows 4.25 at the end)" in validated.alt
+    assert validated.alt.count("held-out") == 1  # TLM and the contrast have none
+    assert "held-out rows" in validated.caption
+    assert validated.svg != plain.svg
+
+
 def test_a_language_without_a_score_keeps_its_row(recipe: Recipe, finished_run: RunFolder) -> None:
     facts = read_facts(recipe, finished_run)
     facts.scores["tasks"]["retrieval"]["languages"]["hi"]["systems"]["encoder"]["top1_200"] = None

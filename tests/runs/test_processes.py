@@ -27,8 +27,15 @@ pathlib.Path(sys.argv[1]).write_text("running")
 time.sleep(60)
 """
 LAUNCHER = """
-import subprocess, sys, time
-ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1], path]) for path in sys.argv[2:]]
+import os, signal, subprocess, sys, time
+ranks = [
+    subprocess.Popen([sys.executable, "-c", sys.argv[1], path], env={**os.environ, "LOCAL_RANK": str(number)})
+    for number, path in enumerate(sys.argv[2:])
+]
+def cut_short(number, frame):
+    for rank in ranks:
+        rank.kill()
+signal.signal(signal.SIGTERM, cut_short)
 for rank in ranks:
     rank.wait()
 """
@@ -41,6 +48,8 @@ deaf = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);
 worker = subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True, stdout=subprocess.PIPE)
 worker.stdout.read(1)
 """ + RANK.replace("sys.exit(0)", "worker.kill(); sys.exit(0)")
+# A rank with a child in the launcher's session, which must not be asked in its place.
+RANK_WITH_COMPILER = RANK_WITH_WORKER.replace(", start_new_session=True", "")
 
 
 def interrupt_when(condition) -> threading.Thread:
@@ -66,17 +75,29 @@ def test_the_environment_is_the_one_given() -> None:
     assert run_to_end(command, {**os.environ, "ANSWER": "42"}, saves_when_stopped=False, grace_s=1) == 42
 
 
-@pytest.mark.parametrize(("rank", "saves"), [(RANK, True), (RANK, False), (RANK_WITH_WORKER, True)])
-def test_an_interrupt_ends_the_whole_tree(tmp_path: Path, rank: str, saves: bool) -> None:
+@pytest.mark.parametrize(("rank", "saves"), [(RANK, True), (RANK, False), (RANK_WITH_WORKER, True), (RANK_WITH_COMPILER, True)])
+def test_an_interrupt_ends_the_whole_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str, saves: bool) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "0")  # of a launcher further up, or left behind
     notes = [tmp_path / "rank0", tmp_path / "rank1"]
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     thread = interrupt_when(lambda: all(note.exists() and note.read_text() == "running" for note in notes))
-    command = [sys.executable, "-c", LAUNCHER, rank, *map(str, notes)]
+    # Told to stop, the launcher cuts its ranks short; where all are asked together it has to let them be.
+    launcher = LAUNCHER if saves else LAUNCHER.replace("rank.kill()", "pass")
+    command = [sys.executable, "-c", launcher, rank, *map(str, notes)]
     with pytest.raises(KeyboardInterrupt):
         run_to_end(command, os.environ, saves_when_stopped=saves, grace_s=10)
     thread.join()
     assert [note.read_text() for note in notes] == ["saved", "saved"]
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_what_is_no_launcher_is_asked_itself(tmp_path: Path) -> None:
+    note = tmp_path / "alone"
+    thread = interrupt_when(lambda: note.exists() and note.read_text() == "running")
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end([sys.executable, "-c", RANK, str(note)], os.environ, saves_when_stopped=True, grace_s=10)
+    thread.join()
+    assert note.read_text() == "saved"
 
 
 def test_a_rank_that_never_ends_is_killed_after_the_grace(tmp_path: Path) -> None:

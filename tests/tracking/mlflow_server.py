@@ -17,12 +17,12 @@ def free_port():
 
 
 @contextmanager
-def mlflow_server(root, store=None, timeout_s=240):
-    """Yield the port of a server whose store lies in a folder; ended with all its workers."""
+def mlflow_server(root, store=None, timeout_s=240, *, command="server"):
+    """Yield the port of ``mlflow server``, or ``ui``, whose store lies in a folder; ended with all its workers."""
     port = free_port()
     store = store or f"sqlite:///{root / 'server.db'}"
     program = str(Path(sys.executable).with_name("mlflow"))
-    command = [program, "server", "--backend-store-uri", store, "--artifacts-destination", str(root / "artifacts")]
+    command = [program, command, "--backend-store-uri", store, "--artifacts-destination", str(root / "artifacts")]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
     with (root / "server.log").open("wb") as log:

@@ -125,6 +125,10 @@ def test_what_is_refused_for_good_is_counted_and_does_not_stand_in_the_way():
     delivery.deliver(server)
     assert server.curve() == [(2, "good", 1.0)]
     assert delivery.dropped == 1
+    delivery.add(entries_of(3, 0, {"a": 1.0, "bad": 2.0, "b": 3.0, "c": 4.0}, in_file=False))
+    delivery.deliver(server)
+    assert server.curve() == [(2, "good", 1.0), (3, "a", 1.0), (3, "b", 3.0), (3, "c", 4.0)]
+    assert delivery.dropped == 2
 
 
 def test_a_gap_below_the_highest_step_is_filled(tmp_path):

@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from mlflow.exceptions import MlflowException
 
+from xlm.tracking.delivery import RejectedError
 from xlm.tracking.mlflow_run import PARENT_TAG, MlflowRun, flatten
 
 # What each of several processes does with a store that none has made yet.
@@ -46,6 +48,19 @@ def test_of_doubles_the_used_one_counts_and_the_empty_one_goes(uri):
     assert again.run_id == run.run_id != late
     again.end("FINISHED")
     assert [found.info.run_id for found in again._with_key("doubled")] == [run.run_id]
+
+
+def test_a_run_that_somebody_deleted_takes_its_metrics_when_it_is_restored(uri):
+    run = MlflowRun(uri, "deleted", "deleted")
+    metric = ("loss", 1.0, 1, 1)
+    run._client.delete_run(run.run_id)
+    with pytest.raises(MlflowException, match="must be in the 'active' state"):
+        run.send([metric])
+    run._client.restore_run(run.run_id)
+    run.send([metric])
+    assert run.steps_of("loss") == {1}
+    with pytest.raises(RejectedError):
+        run.send([("a name with \\ and ?", 1.0, 1, 1)])
 
 
 def test_parameters_that_a_cut_call_left_out_are_added(uri):

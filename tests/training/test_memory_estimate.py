@@ -31,6 +31,9 @@ SHAPES = [
     a_shape(128, 6, 60_000, 8192, 2, "fp32"),
     a_shape(192, 2, 100_000, 512, 2, "bf16"),
     a_shape(192, 2, 100_000, 512, 1, "bf16"),
+    a_shape(192, 2, 100_000, 512, 3, "bf16"),
+    a_shape(192, 2, 100_000, 512, 0, "fp32"),
+    a_shape(192, 2, 100_000, 512, 1, "fp32"),
     a_shape(192, 2, 100_000, 512, 3, "fp32"),
     a_shape(64, 8, 2_000, 16384, 2, "fp32", micro_steps=1, training={"activation_checkpointing": True}),
 ]

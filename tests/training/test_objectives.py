@@ -2,6 +2,7 @@ import pytest
 import torch
 from made_up_steps import COMPLETE, EVERYTHING, LANGUAGES, MODEL, OBJECTIVES, TRAINING, VOCABULARY, deal, make_rows, pack, reference_loss
 
+from xlm.model import vocabulary_loss, vocabulary_memory
 from xlm.model.pretraining import PretrainingModel
 from xlm.training.objectives import PretrainingObjective
 from xlm.training.statistics import LossStatistics
@@ -55,6 +56,32 @@ def test_all_objectives_in_one_step_are_the_sum_of_their_definitions(micro_steps
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_each_objective_alone_is_its_definition(name):
     assert_is_the_definition(COMPLETE, make_rows(5, token_rows=4, pair_rows=0, objectives=(name,)), 2)
+
+
+def test_a_language_model_head_and_a_generator_add_to_one_standing_gradient(monkeypatch):
+    # A model as narrow as this one would not do it: the memory is not worth the smaller products.
+    monkeypatch.setattr(vocabulary_memory, "MIN_WITHOUT_LENDER", 1)
+    standing, visit = [], vocabulary_loss.visit_vocabulary
+
+    def watched(hidden, table, bias, asked, needs):
+        standing.append(needs.standing)
+        return visit(hidden, table, bias, asked, needs)
+
+    monkeypatch.setattr(vocabulary_loss, "visit_vocabulary", watched)
+    # Rows of both objectives in each of three micro-batches: a gradient stands from the second on.
+    batches = deal(make_rows(8, token_rows=9, pair_rows=0, objectives=("mlm", "rtd")), 1, 3, 0)
+    assert all(set(batch.prediction_objective.tolist()) == {0, 6} for batch in batches)
+    found = []
+    for in_place in (False, True):
+        module = objective()
+        module.model.adds_to_gradients = in_place
+        standing.clear()
+        loss = run(module, batches)
+        table = module.model.encoder.embeddings.tokens.weight
+        assert [gradient is table.grad for gradient in standing] == [False, False] + [in_place] * 4
+        found.append((loss, gradients(module)))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-6)
 
 
 def test_a_model_without_a_language_model_head_trains_replaced_tokens_and_pairs():

@@ -10,7 +10,7 @@ from xlm.config.training import CheckpointSection
 from xlm.errors import UserError
 from xlm.training.distributed import Process
 from xlm.training.meeting import Member
-from xlm.training.preflight import Preflight, check_room, different, table
+from xlm.training.preflight import Preflight, check_device, check_room, different, table
 
 ONE = Process(0, 1, 0, 1)
 
@@ -74,13 +74,13 @@ def test_a_run_folder_that_is_not_shared_is_noticed(tmp_path):
 
 
 def test_too_little_memory_or_space_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: SimpleNamespace(available=1200))
+    monkeypatch.setattr(preflight, "free_memory", lambda: 1200)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1200))
     room = {"zero": {"stage": 1}, "folder": tmp_path}
     check_room([], ONE, parameters=100, **room)  # 4 bytes of gradient, 8 of moments: just enough of both
     with pytest.raises(UserError, match=r"this machine has 0.00 GB of free memory"):
         check_room([], ONE, parameters=101, **room)
-    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: SimpleNamespace(available=10**9))
+    monkeypatch.setattr(preflight, "free_memory", lambda: 10**9)
     with pytest.raises(UserError, match=r"a checkpoint takes 0.00 GB; free some space"):
         check_room([], ONE, parameters=101, **room)
     # On two ranks of one host, stage 2 shares everything: what one rank needed, both do together.
@@ -96,7 +96,7 @@ def test_too_little_memory_or_space_is_a_sentence(tmp_path, monkeypatch):
 def test_what_is_offloaded_has_to_fit_into_the_hosts_memory_and_not_the_gpus(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "device", lambda self: torch.device("cuda", 0))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500, 1000))
-    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: SimpleNamespace(available=1200))
+    monkeypatch.setattr(preflight, "free_memory", lambda: 1200)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
     offloaded = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
     check_room([], ONE, parameters=100, zero=offloaded, folder=tmp_path)
@@ -112,3 +112,11 @@ def test_a_git_that_does_not_answer_is_no_reason_to_end(monkeypatch):
 
     monkeypatch.setattr(preflight.subprocess, "run", silent)
     assert preflight._commit() == "unknown"
+
+
+def test_more_ranks_than_gpus_are_one_sentence(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_device(torch.device("cuda", 1))
+    check_device(torch.device("cpu"))
+    with pytest.raises(UserError, match=r"there is no GPU 2 here, of 2; start as many ranks"):
+        check_device(torch.device("cuda", 2))

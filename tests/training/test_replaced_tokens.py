@@ -4,8 +4,11 @@ import pytest
 import torch
 from made_up_steps import COMPLETE, LANGUAGES, OBJECTIVES, TRAINING, VOCABULARY, make_rows, pack
 from scipy import stats
+from transformers import ElectraConfig, ElectraForPreTraining
 
+from tests.interop.their_models import SIZES, draw, our_states, twins
 from xlm.model.pretraining import PretrainingModel
+from xlm.training.ballast import Targets
 from xlm.training.replaced_tokens import ReplacedTokens
 from xlm.training.statistics import LossStatistics
 from xlm.training.step_context import BatchCounts, StepContext
@@ -59,6 +62,24 @@ def test_the_discriminator_teaches_the_generator_nothing():
         gradients.append({name: parameter.grad for name, parameter in model.generator.named_parameters()})
         assert bool(model.discriminator_head.dense.weight.grad.any()) == (weight > 0)
     assert all(torch.equal(gradient, gradients[1][name]) for name, gradient in gradients[0].items())
+
+
+def test_the_discriminators_loss_is_that_of_transformers_for_the_same_replaced_tokens():
+    pair = twins(ElectraForPreTraining, ElectraConfig(**SIZES, embedding_size=10, max_position_embeddings=17))
+    batch = draw(pair)
+    replaced = (torch.arange(batch.input_ids.numel()).view_as(batch.input_ids) % 3 == 0).long()
+    tokens, count = torch.arange(batch.packed.tokens), batch.packed.tokens
+    targets = Targets(tokens, replaced[batch.real], torch.full((count,), 1 / count))
+    statistics = LossStatistics(("only",), LANGUAGES, torch.device("cpu"))
+    both = ReplacedTokens(pair.ours, None, pair.ours.discriminator_head, TRAINING, statistics)
+    inputs = {"attention_mask": batch.attention_mask, "token_type_ids": batch.token_type_ids}
+    with torch.no_grad():
+        ours = both.judge(our_states(pair, batch), targets, batch.packed.language_ids)
+        theirs = pair.theirs(batch.input_ids, **inputs, labels=replaced).loss
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    # What is told is that mean as well.
+    statistics.commit_step(True)
+    assert statistics.take_window().objectives["rtd_discriminator"] == pytest.approx(theirs.item(), rel=1e-5)
 
 
 def test_pieces_are_drawn_from_the_generators_softmax():

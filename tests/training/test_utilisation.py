@@ -31,6 +31,9 @@ def test_peaks_by_name():
     assert peak_by_name("NVIDIA H100 80GB HBM3", "bf16") == 989e12
     assert peak_by_name("NVIDIA H100 PCIe", "bf16") == 756e12
     assert peak_by_name("NVIDIA A100-SXM4-40GB", "fp32") == 19.5e12
+    assert peak_by_name("NVIDIA L4", "bf16") == 121e12
+    assert peak_by_name("NVIDIA L40", "bf16") is None  # a name is a whole word
+    assert peak_by_name("NVIDIA A10G", "bf16") is None
     assert peak_by_name("Some GPU", "bf16") is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -15,8 +16,8 @@ from xlm.interop.family import Family, TheirConfig
 from xlm.interop.tensor_map import POSITIONS, Shape, TensorRule, tensor_rules
 from xlm.model.embeddings import sinusoidal_positions
 
+_FIRST_NUMBER = re.compile(r"(.*?\.)(\d+)(\..*)")
 FRONT_ROWS = "#front_rows"  # marks, among the extras, the rows of a table before ours
-SHOWN_NAMES = 6
 SINUSOIDAL_TOLERANCE = 1e-5
 
 State = dict[str, Tensor]
@@ -33,7 +34,7 @@ def import_weights(described: Described, theirs_config: TheirConfig, theirs: Map
     present = _present_names(rules, theirs)
     _check_names(family, rules, present, theirs)
     ours: State = {}
-    extras: State = {name: theirs[name] for name in theirs if name not in _known_names(rules)}
+    extras: State = {name: _number(theirs[name], name) for name in theirs if name not in _known_names(rules)}
     for rule in rules:
         if not rule.held:
             _keep_unheld(rule, described.config, theirs, present, extras)
@@ -144,8 +145,15 @@ def _check_names(family: Family, rules: Sequence[TensorRule], present: Mapping[s
 
 
 def _shown(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+    """List names; those that differ in one number alone, the layer's, are one entry: ``layer.{0, 1}.output.bias``."""
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        match = _FIRST_NUMBER.match(name)
+        before, number, after = match.groups() if match else (name, "", "")
+        numbers.setdefault((before, after), []).append(number)
+    return ", ".join(
+        f"{before}{'{' + ', '.join(found) + '}' if len(found) > 1 else found[0]}{after}" for (before, after), found in numbers.items()
+    )
 
 
 def _their_shapes(rule: TensorRule) -> dict[str, Shape]:
@@ -157,7 +165,11 @@ def _finite(tensor: Tensor, name: str) -> Tensor:
     if not tensor.is_floating_point():
         kind = str(tensor.dtype).removeprefix("torch.")
         raise UserError(f"tensor '{name}' holds {kind} numbers; quantised weights cannot be taken over; use the checkpoint before that.")
-    if not bool(torch.isfinite(tensor).all()):
+    return _number(tensor, name)
+
+
+def _number(tensor: Tensor, name: str) -> Tensor:
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
         raise UserError(f"tensor '{name}' holds NaN or infinite values; use another checkpoint.")
     return tensor
 
@@ -173,7 +185,7 @@ def _keep_unheld(rule: TensorRule, config: ModelConfig, theirs: Mapping[str, Ten
                 f"tensor '{name}' is not the table of sinusoids that config.json says it is; set its sinusoidal positions to false "
                 "there, so that the table is taken over as learned."
             )
-        extras[name] = found
+        extras[name] = _number(found, present[name])
 
 
 def _filled(rule: TensorRule, config: ModelConfig) -> tuple[Tensor, ...]:

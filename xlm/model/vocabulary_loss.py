@@ -1,6 +1,7 @@
 """Cross-entropy over the vocabulary without a [predictions, vocabulary] tensor beside the table's gradient.
 
-Between the two visits to the vocabulary, exponentials lie in the memory that the gradient needs anyway (`vocabulary_memory`).
+Between the two visits to the vocabulary, exponentials lie in the memory that the gradient needs anyway (`vocabulary_memory`); where a
+gradient stands already, those of half of the predictions at most lie beside it, in half of its size at most.
 
 The weight of every prediction is known beforehand, so the gradients are taken with the loss, once, for the
 loss as it will be used (`vocabulary_visits` says how); the backward pass scales them where that turns out otherwise.

@@ -27,14 +27,17 @@ def predictions_beside(vocabulary: int) -> int:
     return max(MIN_BESIDE, BESIDE // max(vocabulary, 1))
 
 
-def predictions_without_lender(width: int) -> int:
-    """Return for how many predictions exponentials may lie beside a gradient that lends nothing: half of its size in fp32."""
-    return width // 2
+def predictions_without_lender(width: int, predictions: int) -> int:
+    """Return for how many of them exponentials may lie beside a gradient that lends nothing: half of its size in fp32, and never all.
+
+    Two halves of 307 predictions cost 1 % more time than one block (benchmarks/NOTES.md).
+    """
+    return min(width // 2, -(-predictions // 2))
 
 
 def worth_standing(width: int) -> bool:
     """Whether adding to a gradient that stands already saves memory without more and smaller products."""
-    return predictions_without_lender(width) >= MIN_WITHOUT_LENDER
+    return width // 2 >= MIN_WITHOUT_LENDER
 
 
 def cut_predictions(predictions: int, first: int, further: int) -> list[slice]:

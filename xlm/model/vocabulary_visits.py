@@ -95,7 +95,7 @@ class _Visits:
             self.blocks = cut_predictions(predictions, predictions, beside)
             return self.exact
         if self.needs.standing is not None:  # It holds a sum that must not be written over, so it lends nothing.
-            self.blocks = cut_predictions(predictions, 0, max(beside, predictions_without_lender(width)))
+            self.blocks = cut_predictions(predictions, 0, max(beside, predictions_without_lender(width, predictions)))
             return self.exact
         lent, rest = divmod(width * self.table.element_size(), self.exact.itemsize)
         single = rest == 0 and predictions <= lent + beside

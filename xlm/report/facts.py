@@ -87,16 +87,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def losses_by_objective(metrics: Sequence[Json]) -> dict[str, tuple[list[float], list[float]]]:
+def losses_by_objective(metrics: Sequence[Json], prefix: str = "loss") -> dict[str, tuple[list[float], list[float]]]:
     """Return per objective the tokens seen and the loss of every logged step that has one.
 
-    Overall losses by objective are named ``loss/<objective>``; a third part would be a language.
+    Overall losses by objective are named ``loss/<objective>``, those on held-out rows ``validation/<objective>``; a third
+    part would be a language.
     """
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for row in metrics:
         for name, value in row.items():
             parts = name.split("/")
-            if len(parts) == 2 and parts[0] == "loss" and value is not None:
+            if len(parts) == 2 and parts[0] == prefix and value is not None:
                 tokens, losses = curves.setdefault(parts[1], ([], []))
                 tokens.append(float(row["tokens"]))
                 losses.append(float(value))

@@ -150,8 +150,8 @@ def draw_code_switching(facts: RunFacts) -> Drawn | None:
 
 
 def draw_losses(facts: RunFacts) -> Drawn | None:
-    """Loss of each objective against tokens seen."""
-    curves = losses_by_objective(facts.metrics)
+    """Loss of each objective against tokens seen, and on held-out rows where there are any."""
+    curves, held_out = losses_by_objective(facts.metrics), losses_by_objective(facts.metrics, "validation")
     if not curves:
         return None
     figure = new_figure(0.5 + 1.35 * len(curves))
@@ -162,9 +162,16 @@ def draw_losses(facts: RunFacts) -> Drawn | None:
         axes.set_title(objective, loc="left", fontsize=9, color=colour("ink"))
         axes.tick_params(labelcolor=colour("muted"))
         words.append(f"{objective} from {losses[0]:.2f} to {losses[-1]:.2f}")
+        if objective in held_out:
+            seen, validated = held_out[objective]
+            axes.plot([count / 1e6 for count in seen], validated, color=colour("ink"), linewidth=1.0, marker="o", markersize=3.5)
+            words[-1] += f" (held-out rows {validated[-1]:.2f} at the end)"
     panels[-1].set_xlabel("million tokens seen")
     alt = "One curve an objective against tokens: " + ", ".join(words) + "."
-    return figure, "Loss while training", "Mean loss of the logged step, in nats; each objective on its own scale.", alt
+    caption = "Mean loss of the logged step, in nats; each objective on its own scale."
+    if any(objective in held_out for objective in curves):
+        caption += " Dots: held-out rows, masked the same way each time."
+    return figure, "Loss while training", caption, alt
 
 
 def draw_languages(facts: RunFacts) -> Drawn | None:

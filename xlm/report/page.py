@@ -17,6 +17,7 @@ from xlm.report.figure_style import SVG_CSS, css_variables
 from xlm.report.figures import ReportFigure
 from xlm.report.ledger_table import ledger_table, phase_table
 from xlm.report.tables import Table
+from xlm.report.validation_table import validation_table
 
 TEMPLATE = "page.html.jinja"
 
@@ -107,6 +108,7 @@ def lead(facts: RunFacts) -> list[tuple[str, str]]:
 def sections(facts: RunFacts) -> Sequence[Section]:
     """Return the parts of the page in the order a reader asks for them."""
     training = facts.scores["training"]
+    validation = validation_table(training.get("validation", {}), list(training.get("tokens_by_language", {})))
     planned_and_seen = (
         phase_table(facts.ledger, training.get("seen", {})),
         ledger_table(facts.ledger, training.get("tokens_by_language", {})),
@@ -114,7 +116,7 @@ def sections(facts: RunFacts) -> Sequence[Section]:
     return (
         Section("Zero-shot transfer", ("intents", "retrieval"), (tables.intents_table(facts), tables.retrieval_table(facts))),
         Section("Code-switching", ("code_switching",), (tables.code_switching_table(facts),)),
-        Section("Training", ("losses", "languages", "ledger", "timeline"), (tables.language_table(facts), *planned_and_seen)),
+        Section("Training", ("losses", "languages", "ledger", "timeline"), (validation, tables.language_table(facts), *planned_and_seen)),
         Section(
             "Text and vocabulary", ("fertility",), (tables.dropped_table(facts), tables.source_table(facts), tables.vocabulary_table(facts))
         ),

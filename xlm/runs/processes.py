@@ -17,27 +17,34 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+_RANK_VARIABLE = "LOCAL_RANK"  # every launcher sets it: deepspeed, torchrun
+
 
 def run_to_end(command: Sequence[str], environment: Mapping[str, str], *, saves_when_stopped: bool, grace_s: float) -> int:
     """Run ``command`` and return its exit code; a KeyboardInterrupt ends its whole tree and is raised again.
 
-    ``saves_when_stopped``: the leaves of the child's session (the ranks below a launcher) are asked alone first
-    and get ``grace_s`` seconds to save, since a launcher that is told to stop cuts its ranks short. Otherwise
-    all are asked together. What is left after ``grace_s``, or at a second interrupt, is killed.
+    ``saves_when_stopped``: the ranks are asked alone first and get ``grace_s`` seconds to save, since a launcher that
+    is told to stop cuts its ranks short. Otherwise all are asked together. What is left after ``grace_s``, or at a
+    second interrupt, is killed.
     """
     # Its own session: Ctrl-C in a terminal reaches this process alone, which then stops the others in order.
-    child = subprocess.Popen(list(command), env=dict(environment), start_new_session=True)
+    child = subprocess.Popen(list(command), env=without_rank(environment), start_new_session=True)
     try:
         return child.wait()
     except KeyboardInterrupt:
-        stop_tree(child, leaves_first=saves_when_stopped, grace_s=grace_s)
+        stop_tree(child, ranks_first=saves_when_stopped, grace_s=grace_s)
         raise
 
 
-def stop_tree(child: subprocess.Popen[bytes], *, leaves_first: bool, grace_s: float) -> None:
+def without_rank(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a launcher, which is no rank itself, wherever it is started."""
+    return {name: value for name, value in environment.items() if name != _RANK_VARIABLE}
+
+
+def stop_tree(child: subprocess.Popen[bytes], *, ranks_first: bool, grace_s: float) -> None:
     """Ask a child that has a session of its own, and all below it, to stop; kill what is left after ``grace_s``."""
     members = _tree(child.pid)
-    asked = _leaves(members, child.pid) if leaves_first else members
+    asked = _ranks(members, child.pid) if ranks_first else members
     for member in asked:
         _signal(member, signal.SIGTERM)
     # A second Ctrl-C while waiting means now.
@@ -56,11 +63,23 @@ def _tree(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _leaves(members: Sequence[psutil.Process], session: int) -> list[psutil.Process]:
-    """Return the members of a session that have none of it below them."""
-    inside = [member for member in members if _session_of(member) == session]
-    parents = {_parent_of(member) for member in inside}
-    return [member for member in inside if member.pid not in parents]
+def _ranks(members: Sequence[psutil.Process], session: int) -> list[psutil.Process]:
+    """Return the ranks that a launcher started, without what they started themselves; where there are none, all of the session.
+
+    A rank may have a child in the launcher's session (a compiler's), so that being a leaf of the tree says nothing.
+    """
+    marked = [member for member in members if _has_rank(member)]
+    if not marked:
+        return [member for member in members if _session_of(member) == session]
+    ids = {member.pid for member in marked}
+    return [member for member in marked if _parent_of(member) not in ids]
+
+
+def _has_rank(process: psutil.Process) -> bool:
+    try:
+        return _RANK_VARIABLE in process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 def _session_of(process: psutil.Process) -> int | None:

@@ -141,7 +141,13 @@ class Delivery:
             sink.send(call)
             self.sent += len(call)
         except RejectedError:
-            self.dropped += len(call)
+            if len(call) == 1:
+                self.dropped += 1
+                return
+            # One metric that is refused must not take the others with it.
+            half = len(call) // 2
+            self._send(sink, call[:half])
+            self._send(sink, call[half:])
 
     def _has(self, sink: Sink, entry: Entry) -> bool:
         """Return whether the server has an entry, by its last metric, since a call arrives whole."""

@@ -67,9 +67,13 @@ class MlflowRun:
         try:
             self._client.log_batch(self.run_id, metrics=[MlflowMetric(*metric) for metric in metrics])
         except MlflowException as error:
-            if error.error_code in _FINAL:
+            if error.error_code in _FINAL and not self._is_deleted():
                 raise RejectedError(str(error)) from error
             raise
+
+    def _is_deleted(self) -> bool:
+        """Return whether somebody has deleted the run, who may also restore it."""
+        return str(self._client.get_run(self.run_id).info.lifecycle_stage) == "deleted"
 
     def steps_of(self, name: str) -> set[int]:
         """Return the steps at which the server has a metric."""

@@ -5,7 +5,6 @@ Everything a user can get wrong is found here, on every rank, before the first s
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 import uuid
@@ -37,6 +36,7 @@ from xlm.training.engine import TrainingEngine
 from xlm.training.objectives import PretrainingObjective
 from xlm.training.precision import Precision, keep_precision, resolve_precision
 from xlm.training.run_record import (
+    LAYOUT_SETTINGS,
     RunRecord,
     check_same_run,
     layout_note,
@@ -102,12 +102,17 @@ def read_inputs(recipe: Recipe, folder: RunFolder, process: Process) -> Training
     return TrainingInputs(vocabulary, store, shards, plan, loader, embeddings, fingerprints)
 
 
-def stage_inputs(recipe: Recipe, inputs: TrainingInputs, deepspeed_config: Path) -> dict[str, str]:
-    """Return the fingerprints that decide whether a finished training is still the one asked for."""
+def stage_inputs(recipe: Recipe, inputs: TrainingInputs) -> dict[str, str]:
+    """Return the fingerprints that decide whether a finished training is still the one asked for.
+
+    How it was spread over ranks and memory does not, as it does not while it runs (`run_record`), and a DeepSpeed file says
+    nothing else.
+    """
+    asked = {**training_recipe(recipe), "precision": recipe.training.precision}
+    asked["training"] = {name: value for name, value in asked["training"].items() if f"training.{name}" not in LAYOUT_SETTINGS}
     return {
         **inputs.fingerprints,
-        "recipe": fingerprint({**training_recipe(recipe), "precision": recipe.training.precision}),
-        "deepspeed": fingerprint(_read_json(deepspeed_config)),
+        "recipe": fingerprint(asked),
         "code": code_fingerprint(*CODE_ROOMS),
     }
 
@@ -247,12 +252,3 @@ def reopen_finished(train_folder: Path, steps: int) -> None:
 def parameter_count(engine: TrainingEngine) -> int:
     """Return the number of parameters of the model."""
     return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in engine.objective.model.parameters())
-
-
-def _read_json(path: Path) -> Any:  # noqa: ANN401 (JSON)
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError("this DeepSpeed file does not exist; deepspeed_configs/ has one for each ZeRO stage.", file=path) from None
-    except (OSError, ValueError):
-        raise UserError("this DeepSpeed file is not readable as JSON.", file=path) from None

@@ -48,14 +48,24 @@ def load_checkpoint(engine: TrainingEngine, checkpoint: Path) -> dict[str, Any]:
 
 
 def latest_checkpoint(train_folder: Path) -> Path | None:
-    """Return the newest checkpoint whose files are whole; damaged ones are skipped with a warning on stderr."""
-    for path in reversed(complete_checkpoints(train_folder)):
+    """Return the newest checkpoint whose files are whole, None where there are none; damaged ones are skipped with a warning on stderr.
+
+    Raises UserError where all are damaged: a start from step 0 would remove them, and a disk that fails today may work tomorrow.
+    """
+    there = complete_checkpoints(train_folder)
+    for path in reversed(there):
         try:
             verify_checkpoint(path)
         except UserError as error:
             print(f"warning: {error} It is skipped.", file=sys.stderr)
             continue
         return path
+    if there:
+        raise UserError(
+            f"none of the {len(there)} checkpoints here can be used (the warnings above say why); put their files right, or move this "
+            "folder away to train from the start.",
+            file=train_folder / FOLDER,
+        )
     return None
 
 

@@ -77,7 +77,7 @@ def load_deepspeed_config(
     that is missing, is not JSON, has an unknown key or a value of the wrong type, contradicts the recipe,
     or asks for a combination of stage and precision that is not supported.
     """
-    found = _read(path)
+    found = read_deepspeed_file(path)
     _check_keys(found, path)
     _check_values(found, path)
     owned = recipe_numbers(training, precision, micro_steps=micro_steps, world_size=world_size)
@@ -136,7 +136,8 @@ def recipe_numbers(training: TrainingSection, precision: Precision, *, micro_ste
     return numbers
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_deepspeed_file(path: Path) -> dict[str, Any]:
+    """Return what a DeepSpeed file says, unchecked; raises UserError where it is missing or no JSON object."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

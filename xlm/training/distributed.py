@@ -120,13 +120,14 @@ def refused(problem: Exception | None) -> Exception | None:
 
 
 def raise_everywhere(problem: Exception | None, rank: int) -> NoReturn:
-    """Raise on every rank what went wrong on ``rank``, in the same words; only that rank has its traceback."""
+    """Raise on every rank what went wrong on ``rank``, in the same words and with its host; only that rank has its traceback."""
     if problem is not None and (not dist.is_initialized() or dist.get_world_size() == 1):
         raise problem
     problem = refused(problem)
     told = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
-    users, text = tell_all((isinstance(problem, UserError), told), rank)
-    sentence = f"rank {rank}: {text}"
+    users, text, host = tell_all((isinstance(problem, UserError), told, socket.gethostname()), rank)
+    who = f"{host} (rank {rank})" if Process.from_environment().spans_hosts else f"rank {rank}"
+    sentence = f"{who}: {text}"
     raise (UserError(sentence) if users else RuntimeError(sentence)) from problem
 
 

@@ -45,14 +45,22 @@ def print_memory(arguments: argparse.Namespace, folder: Path) -> None:
     training, section = _of_recipe(arguments) if arguments.recipe else _of_preset(arguments)
     paths = [arguments.deepspeed_config] if arguments.deepspeed_config else sorted(folder.glob("*.json"))
     micro = {"micro_steps": training.micro_batch.number, "world_size": training.ranks}
-    files: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    left_out: list[str] = []
     for path in paths:
         precision = training.precision if arguments.deepspeed_config else "fp32"  # of the table, cells that are not supported say so
-        files[path.name] = load_deepspeed_config(path, section, precision, **micro)["zero_optimization"]
-    chosen = {name: zero for name, zero in files.items() if arguments.stage in (None, zero["stage"])}
+        try:
+            zero = load_deepspeed_config(path, section, precision, **micro)["zero_optimization"]
+        except UserError as error:  # of a folder of files some are not for this optimizer
+            if arguments.deepspeed_config:
+                raise
+            left_out.append(f"left out: {error}")
+            continue
+        if arguments.stage in (None, zero["stage"]):
+            chosen[path.name] = zero
     if not chosen:
         raise UserError(f"no DeepSpeed file is of stage {arguments.stage}; leave --stage out, or give another --deepspeed_config.")
-    print("\n".join(memory_lines(training, chosen)))
+    print("\n".join([*memory_lines(training, chosen), *left_out]))
 
 
 def _of_recipe(arguments: argparse.Namespace) -> tuple[Training, TrainingSection]:

@@ -19,13 +19,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import torch.distributed as dist
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.runs.fingerprint import code_fingerprint
+from xlm.runs.free_memory import free_memory
+from xlm.training.deepspeed_config import read_deepspeed_file
 from xlm.training.distributed import Process, gather_numbers, tell_all
 from xlm.training.lost_ranks import named
 from xlm.training.meeting import Member
@@ -55,6 +56,7 @@ class Preflight:
     def facts(self) -> dict[str, str]:
         """Return what this rank has, by name; all but the commit has to be the same everywhere."""
         device = self._process.device()
+        check_device(device)
         # Ranks of one host have one copy of the code, which somebody may be editing.
         code = {"code": code_fingerprint(*ROOMS), COMMIT: _commit()} if self._process.spans_hosts else {}
         return {
@@ -64,7 +66,7 @@ class Preflight:
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "run folder": self._token(),
             **dict(_flat(self._recipe.model_dump(mode="json"))),
-            **dict(_flat(json.loads(self._deepspeed.read_text(encoding="utf-8")), "DeepSpeed: ")),
+            **dict(_flat(read_deepspeed_file(self._deepspeed), "DeepSpeed: ")),
             **self._inputs,
         }
 
@@ -82,6 +84,15 @@ class Preflight:
             return (self._folder / TOKEN).read_text(encoding="utf-8")
         except OSError:
             return f"{self._folder.absolute()} is not rank 0's"
+
+
+def check_device(device: torch.device) -> None:
+    """Raise a UserError where a host has fewer GPUs than ranks."""
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"there is no GPU {device.index} here, of {torch.cuda.device_count()}; start as many ranks as there are GPUs (slots= in a "
+            "hostfile, --num_accelerators)."
+        )
 
 
 def different(members: Sequence[Member]) -> list[tuple[str, Member, str, str]]:
@@ -129,7 +140,7 @@ def check_room(members: Sequence[Member], process: Process, *, parameters: int, 
     needed = 4 * parameters // (shares if stage >= 2 else 1) + 8 * parameters // (shares if stage >= 1 else 1)
     device = process.device()
     on_gpu = device.type == "cuda" and not is_offloaded(zero, "offload_optimizer")
-    free = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
+    free = torch.cuda.mem_get_info(device)[0] if on_gpu else free_memory()
     for first, (least, ranks) in _by_host(gather_numbers([free, process.local_world_size], device), members).items():
         if least < needed * (1 if on_gpu else ranks):
             raise UserError(

@@ -18,7 +18,7 @@ from functools import partial
 from types import TracebackType
 
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError
-from xlm.training.distributed import Process, join_group, refused
+from xlm.training.distributed import Process, barrier, join_group, leave_group, refused
 from xlm.training.heartbeat import BEAT_S, Heartbeat
 from xlm.training.lost_ranks import CUT_OFF, LOST_EXIT_CODE, exit_code, explain, is_cut_off, long_silence, rank_0_is_gone
 from xlm.training.meeting import POLL_S, Meeting, Member
@@ -42,7 +42,7 @@ class RollCall:
         self._process = process
         self._meeting: Meeting | None = None
         self._heartbeat: Heartbeat | None = None
-        self._members: Sequence[Member] = ()
+        self.members: Sequence[Member] = ()  # all ranks, once they have met; none of a single process
         self._timeout_s = 0
         self._ending = threading.Lock()
 
@@ -50,31 +50,37 @@ class RollCall:
         """Start."""
         return self
 
-    def meet(self, facts: Callable[[], Mapping[str, str]], timeout_s: int, compare: Callable[[Sequence[Member]], None]) -> Sequence[Member]:
+    def meet(self, facts: Callable[[], Mapping[str, str]], timeout_s: int, compare: Callable[[Sequence[Member]], None]) -> None:
         """Wait for all ranks, have rank 0 compare what they have (``facts``), and form the process group.
 
-        ``compare`` raises a UserError where they do not fit together. Returns all ranks; none of a single process.
+        ``compare`` raises a UserError where they do not fit together.
         """
         self._timeout_s = timeout_s
         if self._process.world_size == 1:
             join_group(self._process, timeout_s)
-            return ()
+            return
         self._meeting = Meeting.open(self._process, timeout_s)
         if not self._process.is_main and not self._meeting.wait_for_rank_0(timeout_s):
             sys.exit(USER_ERROR_EXIT_CODE)
         self._meeting.come(facts())
         if self._process.is_main:
-            self._members = self._meeting.wait_for_all(timeout_s)
-            compare(self._members)
-            self._meeting.decide(self._members)
+            self.members = self._meeting.wait_for_all(timeout_s)
+            compare(self.members)
+            self._meeting.decide(self.members)
         else:
-            self._members = self._meeting.decision(timeout_s + TELL_S) or ()
-            if not self._members:
+            self.members = self._meeting.decision(timeout_s + TELL_S) or ()
+            if not self.members:
                 sys.exit(USER_ERROR_EXIT_CODE)
-        self._heartbeat = Heartbeat(self._meeting, self._members, self._process.rank, timeout_s + GRACE_S, self._end_at_once, os._exit)
+        self._heartbeat = Heartbeat(self._meeting, self.members, self._process.rank, timeout_s + GRACE_S, self._end_at_once, os._exit)
         self._heartbeat.start()
         join_group(self._process, timeout_s, self._meeting.store)
-        return self._members
+
+    def part(self) -> None:
+        """Leave the process group once all ranks are through: from here on nobody is missed, however long another takes to end."""
+        barrier()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        leave_group()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Say what ended this rank, or leave the word to rank 0."""
@@ -94,7 +100,7 @@ class RollCall:
         """Say on rank 0 what happened, and return the exit code; None for a bug, whose traceback is to be shown."""
         if self._heartbeat is not None and is_cut_off(error):
             assert self._meeting is not None
-            error = explain(error, self._meeting, self._heartbeat, self._members, self._timeout_s)
+            error = explain(error, self._meeting, self._heartbeat, self.members, self._timeout_s)
         elif not isinstance(error, UserError):
             self._tell_others("bug", _words(error), exit_code(error))
             return None
@@ -137,9 +143,9 @@ class RollCall:
             _bounded(self._meeting.know)
             return code
         if kind == "user":
-            raise UserError(f"{self._members[self._process.rank]}: {error}") from None
+            raise UserError(f"{self.members[self._process.rank]}: {error}") from None
         if self._is_first_beside_rank_0():
-            lost = rank_0_is_gone(self._members, self._process.rank, self._heartbeat.silent_s(0))
+            lost = rank_0_is_gone(self.members, self._process.rank, self._heartbeat.silent_s(0))
             print(f"error: {lost}", file=sys.stderr, flush=True)
         return LOST_EXIT_CODE
 
@@ -160,8 +166,8 @@ class RollCall:
 
     def _is_first_beside_rank_0(self) -> bool:
         """Return whether this is the first rank of its host, rank 0 left out: the one that speaks where rank 0 cannot."""
-        own = self._members[self._process.rank]
-        return own.rank == min(member.rank for member in self._members if member.host == own.host and member.rank != 0)
+        own = self.members[self._process.rank]
+        return own.rank == min(member.rank for member in self.members if member.host == own.host and member.rank != 0)
 
     def _code_of_others(self, code: int) -> int:
         """Return the exit code of a rank that ended by itself, where one did: what it says counts for all."""
@@ -169,7 +175,7 @@ class RollCall:
         found = [code]
 
         def look(meeting: Meeting) -> None:
-            endings = meeting.endings(member.rank for member in self._members)
+            endings = meeting.endings(member.rank for member in self.members)
             found.extend(ending.code for ending in endings.values() if ending.kind != CUT_OFF)
 
         _bounded(partial(look, self._meeting))
@@ -198,7 +204,7 @@ class RollCall:
         if not self._ending.acquire(blocking=False):
             return
         assert self._heartbeat is not None
-        silent = [self._members[rank] for rank in self._heartbeat.silent(self._timeout_s)]
+        silent = [self.members[rank] for rank in self._heartbeat.silent(self._timeout_s)]
         if self._process.is_main or self._is_first_beside_rank_0():
             lost = long_silence(silent, self._timeout_s)
             print(f"error: {lost}", file=sys.stderr, flush=True)

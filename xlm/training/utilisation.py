@@ -8,6 +8,7 @@ start-up, on all ranks at once, since they share the machine; there the figure s
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def peak_flops(device: torch.device, precision: Precision) -> float | None:
 def peak_by_name(name: str, precision: Precision) -> float | None:
     """Return what the table says of a GPU."""
     for part, of_16_bits, of_32_bits in _PEAKS:
-        if part in name:
+        if re.search(rf"\b{part}\b", name):  # "L4" is not "L40"
             return (of_32_bits if precision == "fp32" else of_16_bits) * 1e12
     return None
 

@@ -18,6 +18,7 @@ def comparison(kind="monolingual", our_seconds=(2.0, 1.0), peer_seconds=(8.0, 6.
             flops=[1e9, 1e9],
             needed_flops=[0.9e9, 0.9e9],
             beyond_bytes=[beyond_bytes // 2, beyond_bytes],
+            peak_bytes=[beyond_bytes // 100 * figures.GIB, figures.GIB // 2],
         )
 
     return Comparison(case, {"ours": record(our_seconds, beyond[0]), "peer": record(peer_seconds, beyond[1])}, {"square": 4e9, "qkv": 2e9})
@@ -31,7 +32,15 @@ def test_a_case():
     assert found["memory_ratio"] == 7.0
     assert found["gemm_share"] == pytest.approx({"common_count": 0.25, "needed": 0.225})
     assert found["largest_loss_difference"] == 0.0
-    assert "ratio  6.00" in figures.line(comparison(), found)
+
+
+def test_what_is_printed_of_a_case():
+    measured = comparison()
+    measured.sides["peer"].losses = [5.0, 4.5]
+    said = figures.line(measured, figures.case_figures(measured))
+    assert "tokens/s ours   1,200 peer    200 ratio  6.00" in said
+    assert "peak memory, GiB 1.00 and 7.00" in said
+    assert "loss of the last step 4.0000 and 4.5000, at most 5.0e-01 apart" in said
 
 
 def test_keys_name_the_worst_case():

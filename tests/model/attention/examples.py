@@ -6,17 +6,22 @@ from xlm.model.attention import plan as plans
 from xlm.model.attention import tiles
 
 HUGE = 1 << 40
-# (fused from, tiled from): which sequences go which way.
-WAYS = {"chosen": None, "groups": (HUGE, HUGE), "tiles": (HUGE, 1), "fused": (1, 1)}
+# (fused from, tiled from, windows in the fused kernel): which sequences go which way.
+WAYS = {"chosen": None, "groups": (HUGE, HUGE, 0), "tiles": (HUGE, 1, 0), "fused": (1, 1, 0), "fused windows": (1, 1, HUGE)}
 
 
 def force(way, patch):
-    """Send every sequence ``way``; tiles get as few as 4 queries, so that short sequences have many."""
+    """Send every sequence ``way``; tiles get as few as 4 queries, so that short sequences have many, and some heads each."""
     if WAYS[way] is not None:
-        patch.setattr(plans, "FUSED_QUERIES", WAYS[way][0])
-        patch.setattr(plans, "TILED_LENGTH", WAYS[way][1])
+        fused, tiled, windows = WAYS[way]
+        for name, value in {"FUSED_LENGTH": fused, "FUSED_QUERIES": fused, "FUSED_WINDOWS": windows}.items():
+            patch.setattr(plans, name, value)
+        patch.setattr(plans, "TILED_LENGTH", tiled)
+        patch.setattr(plans, "TILED_SCORES_16_BITS", tiled)
+        patch.setattr(plans, "TILED_WINDOW_SCORES_16_BITS", tiled)
         patch.setattr(tiles, "FEWEST_QUERIES", 4)
         patch.setattr(tiles, "MOST_QUERIES", 8)
+        patch.setattr(tiles, "TILE_SCORES", 64)
 
 
 def boundaries(lengths):

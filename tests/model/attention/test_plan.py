@@ -33,7 +33,7 @@ def test_every_sequence_that_is_not_empty_goes_exactly_one_way(fused, reach):
         for tile in sequence.tiles:
             seen[tile.first_query : tile.end_query] += 1
     assert (seen == 1).all()
-    assert bool(route.runs) == (fused and reach != 50)
+    assert bool(route.runs) == fused
     assert bool(route.tiled) == (not fused or reach == 50)
 
 
@@ -57,7 +57,30 @@ def test_neighbours_of_one_length_and_kind_share_a_call():
 
 def test_a_window_that_shows_everything_is_none():
     plan = plan_attention(boundaries([128, 129]), 4, reach=127)
-    assert [run.length for run in plan.route(fused=True).runs] == [128]
+    assert [(run.length, run.window is None) for run in plan.route(fused=True).runs] == [(128, True), (129, False)]
+
+
+def test_sequences_much_longer_than_their_window_are_tiled():
+    plan = plan_attention(boundaries([256, 300]), 4, reach=64)
+    route = plan.route(fused=True)
+    assert [run.length for run in route.runs] == [256]
+    assert [sequence.end - sequence.start for sequence in route.tiled] == [300]
+
+
+def test_16_bits_are_grouped_until_scores_leave_the_cache():
+    plan = plan_attention(boundaries([512, 1024, 2048]), 4)
+    assert [group.length for group in plan.route(fused=False, sixteen_bits=True).groups] == [512, 1024]
+    assert [group.length for group in plan.route(fused=False).groups] == []
+    plan = plan_attention(boundaries([512, 1024]), 12)
+    assert [group.length for group in plan.route(fused=False, sixteen_bits=True).groups] == [512]
+
+
+def test_a_long_sequence_of_many_heads_is_tiled_by_some_heads_at_a_time():
+    (sequence,) = plan_attention(boundaries([8192]), 12).route(fused=False).tiled
+    assert {(tile.heads.start, tile.heads.stop) for tile in sequence.tiles} == {(0, 4), (4, 8), (8, 12)}
+    assert {tile.end_query - tile.first_query for tile in sequence.tiles} == {128}
+    (sequence,) = plan_attention(boundaries([2048]), 12).route(fused=False).tiled
+    assert {(tile.heads.start, tile.heads.stop) for tile in sequence.tiles} == {(0, 12)}
 
 
 def test_a_negative_reach_is_a_mistake_of_the_user():

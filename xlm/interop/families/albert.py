@@ -52,7 +52,7 @@ FAMILY = Family(
     },
     decoder="predictions.decoder",
     head_bias="predictions.bias",
-    surplus=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids", "albert.pooler.*", "sop_classifier.*"),
+    surplus=("albert.embeddings.position_ids", "albert.embeddings.token_type_ids", "albert.pooler.*", "sop_classifier.classifier.*"),
     factorised_embeddings=True,
     read_more=_read,
     write_more=_write,

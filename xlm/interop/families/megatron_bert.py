@@ -33,5 +33,5 @@ FAMILY = Family(
     },
     decoder="cls.predictions.decoder",
     head_bias="cls.predictions.bias",
-    surplus=("bert.embeddings.position_ids", "bert.pooler.*", "cls.seq_relationship.*"),
+    surplus=("bert.embeddings.position_ids", "bert.pooler.dense.*", "cls.seq_relationship.*"),
 )

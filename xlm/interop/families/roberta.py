@@ -22,7 +22,7 @@ def _family(name: str, architecture: str) -> Family:
         },
         decoder="lm_head.decoder",
         head_bias="lm_head.bias",
-        surplus=("roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids", "roberta.pooler.*"),
+        surplus=("roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids", "roberta.pooler.dense.*"),
         positions_follow_padding=True,
     )
 

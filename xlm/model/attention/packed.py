@@ -27,7 +27,7 @@ def attend_packed(qkv: Tensor, plan: AttentionPlan, scale: float, dropout: Weigh
     than products are (benchmarks/NOTES.md), and so they serve at every length.
     """
     fused = qkv.device.type == "cpu" and dropout is None and qkv.dtype in (torch.float32, torch.float64)
-    output: Tensor = PackedAttention.apply(qkv, plan, plan.route(fused=fused), scale, dropout)  # type: ignore[no-untyped-call]
+    output: Tensor = PackedAttention.apply(qkv, plan, plan.route(fused=fused, sixteen_bits=qkv.element_size() == 2), scale, dropout)  # type: ignore[no-untyped-call]
     return output
 
 

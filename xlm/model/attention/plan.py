@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -12,13 +13,18 @@ from torch import Tensor
 
 from xlm.errors import UserError
 from xlm.model.attention.groups import Group, build_group, length_groups
-from xlm.model.attention.runs import Run
+from xlm.model.attention.runs import Run, window_mask
 from xlm.model.attention.tiles import TiledSequence, build_tiles
 
-# The fused kernel is called once a run and needs no gathers: from this many queries (heads * length) on it wins.
-FUSED_QUERIES = 256
+# The fused kernel is called once a run and needs no gathers: from this length and this many queries (heads * length) on it wins.
+FUSED_LENGTH, FUSED_QUERIES = 64, 256
+# With a window it computes every pair all the same: up to this share of the window's width that costs less than tiles.
+FUSED_WINDOWS = 2
 # Below, sequences are grouped; from here on a sequence fills its own products.
 TILED_LENGTH = 256
+# Products of 16 bits are several times faster, so that groups pay for longer: until the scores of one sequence (heads * length^2), with a
+# window or without, leave the cache.
+TILED_SCORES_16_BITS, TILED_WINDOW_SCORES_16_BITS = 1 << 23, 1 << 22
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -53,9 +59,11 @@ class AttentionPlan:
             self._made[key] = make()
         return cast(Made, self._made[key])
 
-    def route(self, *, fused: bool) -> Route:
-        """Return who goes which way, with or without torch's fused CPU kernel: a function of shapes alone."""
-        return self.once(("route", fused), lambda: route_by(self, FUSED_QUERIES if fused else None, TILED_LENGTH))
+    def route(self, *, fused: bool, sixteen_bits: bool = False) -> Route:
+        """Return who goes which way, with or without torch's fused CPU kernel: a function of shapes and precision alone."""
+        scores = TILED_SCORES_16_BITS if self.reach is None else TILED_WINDOW_SCORES_16_BITS
+        tiled = math.isqrt(scores // self.heads) if sixteen_bits else TILED_LENGTH
+        return self.once(("route", fused, tiled), lambda: route_by(self, fused=fused, tiled_length=tiled))
 
 
 def plan_attention(cu_seqlens: Tensor, heads: int, *, causal: Tensor | None = None, reach: int | None = None) -> AttentionPlan:
@@ -79,12 +87,13 @@ def plan_attention(cu_seqlens: Tensor, heads: int, *, causal: Tensor | None = No
     )
 
 
-def route_by(plan: AttentionPlan, fused_queries: int | None, tiled_length: int) -> Route:
-    """Send sequences of ``fused_queries`` (heads * length) without a window to the fused kernel, if any, other long ones to tiles."""
+def route_by(plan: AttentionPlan, *, fused: bool, tiled_length: int) -> Route:
+    """Send sequences that are long enough, and not too long for their window, to the ``fused`` kernel, other long ones to tiles."""
     lengths = np.diff(plan.bounds)
     there = lengths > 0
-    unbounded = there if plan.reach is None else there & (lengths <= plan.reach + 1)
-    runs = unbounded & (lengths * plan.heads >= fused_queries) if fused_queries is not None else np.zeros_like(there)
+    runs = there & (lengths >= FUSED_LENGTH) & (lengths * plan.heads >= FUSED_QUERIES) & fused
+    if plan.reach is not None:
+        runs &= lengths <= max(plan.reach + 1, FUSED_WINDOWS * (2 * plan.reach + 1))
     tiled = there & ~runs & (lengths >= tiled_length)
     grouped = np.flatnonzero(there & ~runs & ~tiled)
     device = plan.cu_seqlens.device
@@ -113,11 +122,15 @@ def route_by(plan: AttentionPlan, fused_queries: int | None, tiled_length: int) 
 def _runs(plan: AttentionPlan, members: Integers) -> tuple[Run, ...]:
     """Join neighbours of one length that are causal or not alike."""
     runs: list[Run] = []
+    masks: dict[tuple[int, bool], Tensor | None] = {}
     for number in members.tolist():
         start, length, causal = int(plan.bounds[number]), int(plan.bounds[number + 1] - plan.bounds[number]), bool(plan.causal[number])
         last = runs[-1] if runs else None
         if last is not None and (last.length, last.causal, last.start + last.count * length) == (length, causal, start):
-            runs[-1] = Run(last.start, last.count + 1, length, causal)
-        else:
-            runs.append(Run(start, 1, length, causal))
+            runs[-1] = replace(last, count=last.count + 1)
+            continue
+        form = (length, causal)
+        if form not in masks:
+            masks[form] = window_mask(length, plan.reach, causal=causal, device=plan.cu_seqlens.device)
+        runs.append(Run(start, 1, length, causal, masks[form]))
     return tuple(runs)

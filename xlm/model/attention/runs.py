@@ -7,6 +7,7 @@ gradient as large as all of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,7 @@ class Run:
     count: int
     length: int
     causal: bool
+    window: Tensor | None = None  # [length, length]: what is added to scores; says all that ``causal`` does, too
 
 
 def attend_runs(runs: tuple[Run, ...], qkv: Tensor, output: Tensor, scale: float) -> list[Tensor]:
@@ -34,7 +36,8 @@ def attend_runs(runs: tuple[Run, ...], qkv: Tensor, output: Tensor, scale: float
     denominators = []
     for run in runs:
         query, key, value = (part.transpose(1, 2) for part in _part(run, qkv).unbind(2))
-        mixed, denominator = _FORWARD(query, key, value, 0.0, run.causal, attn_mask=None, scale=scale)
+        causal, window = run.causal and run.window is None, _window(run, qkv)
+        mixed, denominator = _FORWARD(query, key, value, 0.0, causal, attn_mask=window, scale=scale)
         _part(run, output).copy_(mixed.transpose(1, 2))
         denominators.append(denominator)
     return denominators
@@ -53,10 +56,25 @@ def differentiate_runs(
     for run, denominator in zip(runs, denominators, strict=True):
         query, key, value = (part.transpose(1, 2) for part in _part(run, qkv).unbind(2))
         arriving, mixed = (_part(run, values).transpose(1, 2) for values in (output_gradient, output))
-        parts = _BACKWARD(arriving, query, key, value, mixed, denominator, 0.0, run.causal, attn_mask=None, scale=scale)
+        causal, window = run.causal and run.window is None, _window(run, qkv)
+        parts = _BACKWARD(arriving, query, key, value, mixed, denominator, 0.0, causal, attn_mask=window, scale=scale)
         target = _part(run, gradient)
         for number, part in enumerate(parts):
             target[:, :, number].copy_(part.transpose(1, 2))
+
+
+def window_mask(length: int, reach: int | None, *, causal: bool, device: torch.device) -> Tensor | None:
+    """Return what hides tokens further away than ``reach``, and later ones where ``causal``; None where no window is that short."""
+    if reach is None or length <= reach + 1:
+        return None
+    place = torch.arange(length, device=device)
+    distance = place[:, None] - place
+    hidden = (distance.abs() > reach) | (distance < 0) if causal else distance.abs() > reach
+    return torch.zeros(length, length, device=device).masked_fill_(hidden, -math.inf)
+
+
+def _window(run: Run, qkv: Tensor) -> Tensor | None:
+    return None if run.window is None else run.window.to(qkv.dtype)
 
 
 def _part(run: Run, values: Tensor) -> Tensor:

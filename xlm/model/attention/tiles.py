@@ -6,6 +6,7 @@ O(L * reach), and of the scores no more than one tile exists at a time.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -18,12 +19,15 @@ from xlm.model.attention.weight_dropout import MultiplierStream
 TILE_SCORES = 1 << 22
 # Fewer queries than this waste the call, more gain nothing.
 FEWEST_QUERIES, MOST_QUERIES = 64, 512
+# Where a tile of all heads would have fewer than these, it takes fewer heads.
+QUERIES_OF_ALL_HEADS = 128
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Tokens [first_query, end_query) and the tokens [first_key, end_key) that one of them sees."""
+    """Tokens [first_query, end_query) and the tokens [first_key, end_key) that one of them sees, of some heads."""
 
+    heads: slice
     first_query: int
     end_query: int
     first_key: int
@@ -33,7 +37,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class TiledSequence:
-    """One sequence, tokens [start, end), as tiles that cover its queries once."""
+    """One sequence, tokens [start, end), as tiles that cover the queries of each head once."""
 
     start: int
     end: int
@@ -46,10 +50,12 @@ def build_tiles(
     """Cut the sequence [start, end); tiles of one form share their mask through ``masks``."""
     length = end - start
     span = length if reach is None else min(reach, length)
-    queries = min(MOST_QUERIES, span, TILE_SCORES // (heads * min(length, 3 * span + 1)))
-    queries = max(FEWEST_QUERIES, queries)
+    keys = min(length, 3 * span + 1)
+    together = min(heads, max(1, TILE_SCORES // (min(QUERIES_OF_ALL_HEADS, max(1, span)) * keys)))
+    queries = max(FEWEST_QUERIES, min(MOST_QUERIES, span, TILE_SCORES // (together * keys)))
     tiles = []
-    for first_query in range(start, end, queries):
+    blocks = [slice(first, min(first + together, heads)) for first in range(0, heads, together)]
+    for block, first_query in itertools.product(blocks, range(start, end, queries)):
         end_query = min(end, first_query + queries)
         first_key = max(start, first_query - span)
         end_key = end_query if causal else min(end, end_query + span)
@@ -57,7 +63,7 @@ def build_tiles(
         if form not in masks:
             masks[form] = _hidden(*form, reach=length if reach is None else reach).to(device)
         hidden = masks[form]
-        tiles.append(Tile(first_query, end_query, first_key, end_key, hidden if hidden.numel() else None))
+        tiles.append(Tile(block, first_query, end_query, first_key, end_key, hidden if hidden.numel() else None))
     return TiledSequence(start, end, tuple(tiles))
 
 
@@ -78,7 +84,7 @@ def attend_tiles(sequences: tuple[TiledSequence, ...], qkv: Tensor, output: Tens
             weight = attention_weights(query, key, scale, tile.hidden)
             if masks is not None:
                 weight.mul_(masks.next(weight))
-            output[tile.first_query : tile.end_query].copy_(torch.bmm(weight, value).transpose(0, 1))
+            output[tile.first_query : tile.end_query, tile.heads].copy_(torch.bmm(weight, value).transpose(0, 1))
 
 
 def differentiate_tiles(
@@ -96,19 +102,19 @@ def differentiate_tiles(
         sums = torch.zeros(2, heads, sequence.end - sequence.start, head_width, dtype=wide, device=qkv.device)
         for tile in sequence.tiles:
             query, key, value = _read(tile, qkv)
-            arriving = output_gradient[tile.first_query : tile.end_query].transpose(0, 1)
+            arriving = output_gradient[tile.first_query : tile.end_query, tile.heads].transpose(0, 1)
             weight = attention_weights(query, key, scale, tile.hidden)
             multiplier = None if masks is None else masks.next(weight)
             keys = slice(tile.first_key - sequence.start, tile.end_key - sequence.start)
-            sums[1, :, keys] += torch.bmm((weight if multiplier is None else weight * multiplier).transpose(1, 2), arriving)
+            sums[1, tile.heads, keys] += torch.bmm((weight if multiplier is None else weight * multiplier).transpose(1, 2), arriving)
             scores = score_gradient(arriving, value, weight, multiplier)
-            sums[0, :, keys] += scaled_product(scores.transpose(1, 2), query, scale)
-            gradient[tile.first_query : tile.end_query, 0].copy_(scaled_product(scores, key, scale).transpose(0, 1))
+            sums[0, tile.heads, keys] += scaled_product(scores.transpose(1, 2), query, scale)
+            gradient[tile.first_query : tile.end_query, 0, tile.heads].copy_(scaled_product(scores, key, scale).transpose(0, 1))
         gradient[sequence.start : sequence.end, 1:].copy_(sums.permute(2, 0, 1, 3))
 
 
 def _read(tile: Tile, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return views of queries [heads, queries, width / heads], keys and values [heads, keys, width / heads]."""
-    query = qkv[tile.first_query : tile.end_query, 0].transpose(0, 1)
-    key, value = (qkv[tile.first_key : tile.end_key, part].transpose(0, 1) for part in (1, 2))
+    query = qkv[tile.first_query : tile.end_query, 0, tile.heads].transpose(0, 1)
+    key, value = (qkv[tile.first_key : tile.end_key, part, tile.heads].transpose(0, 1) for part in (1, 2))
     return query, key, value
