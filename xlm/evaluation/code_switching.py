@@ -125,7 +125,7 @@ def run_code_switching(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str
     lexicons = load_lexicons(run.corpus, languages)
     outcomes: list[Outcome] = []
     cells: dict[str, dict[str, Any]] = {language: {} for language in languages}
-    with Progress("code-switching", total=1 + len(languages) * len(rates), unit="test set") as progress:
+    with Progress("code-switching", total=1 + len(languages) * len(rates), unit="test sets") as progress:
         suite = SwitchedSuite(recipe, run)
         english = suite.score(suite.correct([sentence.text for sentence in suite.sentences]))
         progress.advance(note="classifiers")

@@ -151,7 +151,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
     Raises UserError where a stage before this one is missing or does not fit.
     """
     zero_shot = ZeroShot(recipe, run)
-    with Progress("zero-shot", total=zero_shot.parts(), unit="part") as progress:
+    with Progress("zero-shot", total=zero_shot.parts(), unit="parts") as progress:
         systems = zero_shot.intent_systems(progress)
         retrieval = zero_shot.retrieval(progress)
         scores = IntentScores(

@@ -15,7 +15,7 @@ PLAIN_INTERVAL_S = 15.0
 
 
 class Progress:
-    """Count work done; ``with Progress("shards", total=10, unit="shard") as p: p.advance()``."""
+    """Count work done; ``with Progress("shards", total=10, unit="shards") as p: p.advance()``."""
 
     def __init__(self, what: str, *, total: int | None, unit: str) -> None:
         self._what, self._total, self._unit = what, total, unit

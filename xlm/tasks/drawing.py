@@ -59,7 +59,7 @@ def draw_evaluation_sets(section: TasksSection, normalised: Path, intents_wheel:
     labels = tuple(sorted({template.label for template in grammars[ENGLISH].templates}))
     pools: list[RetrievalDraw] = []
     names: dict[str, list[CatalogueName]] = {ENGLISH: []}
-    with Progress("evaluation sets", total=2 * len(section.languages) - 1, unit="set") as progress:
+    with Progress("evaluation sets", total=2 * len(section.languages) - 1, unit="sets") as progress:
         for language in section.languages:
             if language == ENGLISH:
                 continue

@@ -226,7 +226,7 @@ class TrainingLoop:
             raise RuntimeError(problem)
 
     def _progress(self, steps: int) -> Progress | _Silent:
-        return Progress("pretraining", total=steps, unit="step") if self._process.is_main else _Silent()
+        return Progress("pretraining", total=steps, unit="steps") if self._process.is_main else _Silent()
 
 
 class _Silent:
