@@ -54,7 +54,7 @@ def test_torchrun_on_each_host(rack, run, by_hand_curve):
     assert curve(run) == by_hand_curve
 
 
-def test_the_slurm_script_starts_a_rank_a_task_and_asks_to_be_queued_again_on_75_alone(rack, run, by_hand_curve):
+def test_the_slurm_script_starts_a_rank_a_task_and_asks_to_be_queued_again_when_training_can_go_on(rack, run, by_hand_curve):
     slurm = {
         "SLURM_JOB_ID": "4711",
         "SLURM_JOB_NODELIST": "alder,birch",
@@ -69,6 +69,13 @@ def test_the_slurm_script_starts_a_rank_a_task_and_asks_to_be_queued_again_on_75
     job.wait_for(lambda: (run / "train" / "metrics.jsonl").exists() and len(curve(run)) >= 2)
     rack[1].ranks()[0].send_signal(signal.SIGUSR1)
     assert job.wait() == 75, job.printed
+    assert "requeued 4711" in job.printed
+    # A rank that is killed, for memory perhaps.
+    job = start(rack[0], batch, ROOT, slurm)
+    seen = len(curve(run))
+    job.wait_for(lambda: len(curve(run)) > seen)
+    rack[1].ranks()[0].kill()
+    assert job.wait() in (75, 137), job.printed  # srun kills the others, or they end by themselves
     assert "requeued 4711" in job.printed
     job = start(rack[0], batch, ROOT, slurm | {"SLURM_RESTART_COUNT": "1"})
     assert job.wait() == 0, job.printed

@@ -68,6 +68,32 @@ def test_the_host_of_rank_0_is_killed(rack, run):
     assert re.search(r"^error: birch \(rank 1\): no sign of rank 0 on alder", started_together(ranks[1:]))
 
 
+def test_a_host_that_stands_still(rack, run):
+    ranks = start(rack, run)
+    wait_for_steps(ranks, 2)
+    (stopped,) = rack[1].ranks()
+    stopped.suspend()
+    code = ranks[0].wait()
+    stopped.kill()
+    ranks[1].wait()
+    assert code == LOST, ranks[0].printed
+    assert ranks[0].wall_s < 10 * TIMEOUT_S
+    assert re.search(r"^error: no sign of birch \(rank 1\) for .*(the host is down or stopped|more than \d+ s)", started_together(ranks))
+
+
+def test_a_folder_that_one_host_cannot_write(rack, run):
+    ranks = start(rack, run)
+    wait_for_steps(ranks, 2)
+    checkpoints = run / "train" / "checkpoints"
+    rack[1].bind(checkpoints, checkpoints)
+    rack[1].configure(f"mount -o remount,bind,ro {checkpoints}")
+    codes = [rank.wait() for rank in ranks]
+    rack[1].unbind(checkpoints)
+    assert codes == [2, 2], ranks[0].printed
+    sentence = r"^error: birch \(rank 1\): the checkpoint of step \d+ could not be written: \S+: read-only file system; .* Training ends"
+    assert re.search(sentence, started_together(ranks))
+
+
 def test_a_slow_link_and_one_that_comes_back_change_nothing(rack, run):
     ranks = start(rack, run)
     wait_for_steps(ranks, 1)

@@ -88,12 +88,10 @@ def without_ssh(rack, recipe, run, *options, slots=1):
 
 
 def by_torchrun(rack, recipe, run, *options):
-    """Start torchrun on each host."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(len(rack.hosts)), "--nproc_per_node", "1"]
-    launcher += ["--master_addr", rack[0].name, "--master_port", str(PORT)]
-    return [
-        start(host, [*launcher, "--node_rank", str(number), *script(recipe, run, *options)], run.parent) for number, host in enumerate(rack)
-    ]
+    """Start the example's torchrun on each host."""
+    script = ["bash", str(ROOT / "docs" / "examples" / "torchrun.sh"), "--run-dir", str(run), *options]
+    shared = {"FIRST": rack[0].name, "NODES": str(len(rack.hosts)), "RECIPE": str(recipe), "PORT": str(PORT), "PYTHON": sys.executable}
+    return [start(host, script, run.parent, shared | {"NODE": str(number)}) for number, host in enumerate(rack)]
 
 
 def by_hand(hosts, recipe, run, *options):

@@ -1,6 +1,6 @@
 """Three ranks that only call each other, for each of the scenarios in argv ``WHAT:RANKS``; torch is loaded once for all.
 
-What goes wrong on which ranks: "mistake" is found before they meet, "late mistake", "bug" and "killed" after it. Prints JSON: of
+What goes wrong on which ranks: "mistake" is found before they meet, "late mistake", "bug", "killed" and "stuck" (longer than ranks wait) after it. Prints JSON: of
 each scenario the exit codes, and what each rank printed.
 """
 
@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -27,7 +28,7 @@ def train(what, who):
     with RollCall(process) as roll_call:
         if wrong == "mistake":
             raise UserError("the recipe is not there.")
-        roll_call.meet(dict, 60, lambda members: None)
+        roll_call.meet(dict, 4 if what == "stuck" else 60, lambda members: None)
         dist.all_reduce(torch.ones(1))
         if wrong == "late mistake":
             raise UserError("the disk is full.")
@@ -35,7 +36,13 @@ def train(what, who):
             raise ZeroDivisionError("division by zero")
         if wrong == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        if wrong == "stuck":
+            stand_still()
         dist.all_reduce(torch.ones(1))
+
+
+def stand_still():
+    time.sleep(14)
 
 
 def free_port():

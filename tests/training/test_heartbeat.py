@@ -18,8 +18,8 @@ class Signs:
     def again(self):
         return self
 
-    def beat(self, number):
-        self.written[0] = str(number)
+    def beat(self, number, place):
+        self.written[0] = f"{number} {place}"
 
     def beats(self, ranks):
         return {rank: self.written[rank] for rank in ranks}
@@ -66,7 +66,7 @@ def test_rank_0_sees_whose_signs_stopped(beating):
 
     assert wait_until(only_rank_2_is_silent)
     assert heart.silent_s(2) > 1.0 > heart.silent_s(1)
-    assert int(signs.written[0]) > 1
+    assert int(signs.written[0].split()[0]) > 1
 
 
 def test_others_watch_rank_0_and_hear_that_it_has_spoken(beating):

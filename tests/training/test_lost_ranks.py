@@ -19,11 +19,14 @@ ALDER, BIRCH, CEDAR = (Member(rank, host, f"10.77.0.{rank + 1}", 1) for rank, ho
 class Heard:
     """A meeting and a heartbeat: what others said, and since when they are silent."""
 
-    def __init__(self, endings=None, silent=None):
-        self._endings, self._silent = endings or {}, silent or {}
+    def __init__(self, endings=None, silent=None, places=None):
+        self._endings, self._silent, self._places = endings or {}, silent or {}, places or {}
 
     def endings(self, ranks):
         return {rank: self._endings[rank] for rank in ranks if rank in self._endings}
+
+    def place(self, rank):
+        return self._places.get(rank, "waiting")
 
     def silent_s(self, rank):
         return self._silent.get(rank, 0.5)
@@ -90,6 +93,12 @@ def test_last_words_of_another_rank_are_passed_on(told):
 def test_a_connection_that_broke_between_ranks_that_live(told):
     assert str(told(CLOSED, Heard())).startswith("the connection to cedar (rank 2) broke, though all ranks are alive ([/pytorch")
     assert "longer than training.process_group_timeout_s (30 s), though all are alive; one is stuck" in str(told(WAITED, Heard()))
+
+
+def test_who_waited_for_nobody_is_named_with_its_place_in_the_code(told):
+    error = told(WAITED, Heard(places={1: "xlm/shards/reader.py:88 (read)"}))
+    assert "though all are alive; birch (rank 1) was at xlm/shards/reader.py:88 (read) meanwhile, stuck or much slower: raise" in str(error)
+    assert "cedar" not in str(error)
 
 
 def test_hosts_are_listed_with_their_ranks():

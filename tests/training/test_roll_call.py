@@ -6,7 +6,7 @@ import sys
 import pytest
 from ranks import HERE, ROOT
 
-SCENARIOS = ["mistake:2", "late mistake:1", "late mistake:0,1,2", "killed:2", "killed:0", "bug:1"]
+SCENARIOS = ["mistake:2", "late mistake:1", "late mistake:0,1,2", "killed:2", "killed:0", "bug:1", "stuck:1"]
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,7 @@ def ended():
         ("late mistake:1", [2, 2, 2], "(rank 1): the disk is full."),
         ("late mistake:0,1,2", [2, 2, 2], "error: the disk is full."),
         ("killed:2", [75, 75, -9], "(rank 2) ended without a word: killed"),
+        ("stuck:1", [75, 75, 75], "(rank 1) was at tests/training/roll_call_ranks.py:"),
     ],
 )
 def test_what_ends_a_rank_is_said_once_by_rank_0_and_ends_all(ended, scenario, codes, sentence):

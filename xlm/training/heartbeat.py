@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from xlm.training.meeting import Meeting, Member
+from xlm.training.whereabouts import whereabouts
 
 BEAT_S = 1.0
 # So many seconds without a sign, after a collective failed, mean that a rank is gone.
@@ -53,6 +54,10 @@ class Heartbeat:
         """End both threads, without waiting for them."""
         self._over.set()
 
+    def place(self, rank: int) -> str:
+        """Return where in the code a watched rank was when it gave its last sign (`whereabouts`)."""
+        return self._last[rank][0].partition(" ")[2]
+
     def silent_s(self, rank: int) -> float:
         """Return for how many seconds a watched rank has given no sign."""
         return time.monotonic() - self._last[rank][1]
@@ -66,7 +71,7 @@ class Heartbeat:
         while not self._over.is_set():
             number += 1
             try:
-                self._meeting.beat(number)
+                self._meeting.beat(number, whereabouts())
                 for rank, value in self._meeting.beats(self._watched).items():
                     if value != self._last[rank][0]:
                         self._last[rank] = (value, time.monotonic())

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError
 from xlm.training.heartbeat import BEAT_S, STALE_S, Heartbeat
 from xlm.training.meeting import POLL_S, Ending, Meeting, Member, numbers
+from xlm.training.whereabouts import WAITING
 
 # EX_TEMPFAIL of sysexits.h, as after a notice of pre-emption: "the user is invited to retry".
 LOST_EXIT_CODE = 75
@@ -65,7 +66,8 @@ def explain(error: BaseException, meeting: Meeting, heartbeat: Heartbeat, member
             silent = [others[rank] for rank in heartbeat.silent(STALE_S - BEAT_S) if rank not in endings]
             return LostRankError(_gone(here or silent, heartbeat.silent_s, waited=waited))
         if time.monotonic() > until:
-            return LostRankError(_all_alive(error, members, timeout_s, waited=waited))
+            busy = [(member, place) for rank, member in others.items() if (place := heartbeat.place(rank)) not in ("", WAITING)]
+            return LostRankError(_all_alive(error, members, busy, timeout_s, waited=waited))
         time.sleep(POLL_S)
 
 
@@ -108,11 +110,15 @@ def _gone(gone: Sequence[Member], silent_s: Callable[[int], float], *, waited: b
     return f"{named(gone)} ended without a word: killed (perhaps for memory), or the host went down. {GO_ON}"
 
 
-def _all_alive(error: BaseException, members: Sequence[Member], timeout_s: float, *, waited: bool) -> str:
+def _all_alive(
+    error: BaseException, members: Sequence[Member], busy: Sequence[tuple[Member, str]], timeout_s: float, *, waited: bool
+) -> str:
+    """Return the sentence for ranks that all live; ``busy`` are those that waited for nobody, each with its place in the code."""
     if waited:
+        where = " and ".join(f"{member} was at {place} meanwhile," for member, place in busy[:2]) or "one is"
         return (
             f"the ranks waited for each other longer than training.process_group_timeout_s ({timeout_s:.0f} s), though all are alive; "
-            f"one is stuck or much slower, raise the timeout if a step may take that long. {GO_ON}"
+            f"{where} stuck or much slower: raise the timeout if a step may take that long. {GO_ON}"
         )
     first = str(error).splitlines()[0]
     at = next((member for member in members if member.rank and f"[{member.address}]" in first), None)

@@ -144,9 +144,9 @@ class Meeting:
         """Return those of ``ranks`` that wait for nothing more."""
         return {rank for rank in ranks if self._store.check([self._key(f"knows/{rank}")])}
 
-    def beat(self, number: int) -> None:
-        """Give a sign of life."""
-        self._set(f"beat/{self._process.rank}", str(number))
+    def beat(self, number: int, place: str = "") -> None:
+        """Give a sign of life, and say where in the code it comes from."""
+        self._set(f"beat/{self._process.rank}", f"{number} {place}")
 
     def beats(self, ranks: Iterable[int]) -> dict[int, str]:
         """Return the last sign of life of each of ``ranks``."""
