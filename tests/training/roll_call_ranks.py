@@ -1,7 +1,7 @@
 """Three ranks that only call each other, for each of the scenarios in argv ``WHAT:RANKS``; torch is loaded once for all.
 
-What goes wrong on which ranks: "mistake" is found before they meet, "late mistake", "bug", "killed" and "stuck" (longer than ranks wait) after it. Prints JSON: of
-each scenario the exit codes, and what each rank printed.
+What goes wrong on which ranks: "mistake" is found before they meet, "late mistake", "bug", "killed" and "stuck"
+(longer than ranks wait) after it. Prints JSON: of each scenario the exit codes, and what each rank printed.
 """
 
 import json
