@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def run(tmp_path_factory):
                 step, {"loss": 2 + 8 / math.sqrt(step), "loss/mlm": 3 + 8 / math.sqrt(step), "learning_rate": 1e-3 * (1 - step / 1000)}
             )
             tracker.flush() if step % 250 == 0 else None
+        time.sleep(1)  # for more than one look at the machine: rates need two
         tracker.flush(300)
         tracker.close()
         yield tracker
