@@ -1,7 +1,8 @@
 """Three ranks that only call each other, for each of the scenarios in argv ``WHAT:RANKS``; torch is loaded once for all.
 
-What goes wrong on which ranks: "mistake" is found before they meet, "late mistake", "bug", "killed" and "stuck"
-(longer than ranks wait) after it. Prints JSON: of each scenario the exit codes, and what each rank printed.
+What goes wrong on which ranks: "mistake" is found before they meet, "lost" is killed while they do, "late mistake",
+"bug", "killed" and "stuck" (longer than ranks wait) come after it. Prints JSON: of each scenario the exit codes, and what each
+rank printed.
 """
 
 import json
@@ -22,13 +23,18 @@ from xlm.training.roll_call import RollCall
 RANKS = 3
 
 
+def compare(wrong):
+    if wrong == "lost":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def train(what, who):
     process = Process.from_environment()
     wrong = what if process.rank in who else None
     with RollCall(process) as roll_call:
         if wrong == "mistake":
             raise UserError("the recipe is not there.")
-        roll_call.meet(dict, 4 if what == "stuck" else 60, lambda members: None)
+        roll_call.meet(dict, 4 if what == "stuck" else 60, lambda members: compare(wrong))
         dist.all_reduce(torch.ones(1))
         if wrong == "late mistake":
             raise UserError("the disk is full.")

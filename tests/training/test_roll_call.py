@@ -6,7 +6,7 @@ import sys
 import pytest
 from ranks import HERE, ROOT
 
-SCENARIOS = ["mistake:2", "late mistake:1", "late mistake:0,1,2", "killed:2", "killed:0", "bug:1", "stuck:1"]
+SCENARIOS = ["mistake:2", "late mistake:1", "late mistake:0,1,2", "killed:2", "killed:0", "bug:1", "stuck:1", "lost:0"]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,14 @@ def test_where_rank_0_is_lost_the_first_other_rank_of_a_host_says_so(ended):
     assert codes == [-9, 75, 75], printed
     assert [len(of) for of in sentences] == [0, 1, 0], sentences
     assert "(rank 1): no sign of rank 0 on " in sentences[1][0]
+    assert "Traceback" not in "".join(printed)
+
+
+def test_where_rank_0_is_lost_while_the_ranks_meet_one_says_so(ended):
+    codes, sentences, printed = ended["lost:0"]
+    assert codes == [-9, 75, 75], printed
+    assert [len(of) for of in sentences] == [0, 1, 0], sentences
+    assert ": rank 0 was lost before training began. Start the same command again" in sentences[1][0]
     assert "Traceback" not in "".join(printed)
 
 

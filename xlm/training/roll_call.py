@@ -20,7 +20,7 @@ from types import TracebackType
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError
 from xlm.training.distributed import Process, barrier, join_group, leave_group, refused
 from xlm.training.heartbeat import BEAT_S, Heartbeat
-from xlm.training.lost_ranks import CUT_OFF, LOST_EXIT_CODE, exit_code, explain, is_cut_off, long_silence, rank_0_is_gone
+from xlm.training.lost_ranks import CUT_OFF, GO_ON, LOST_EXIT_CODE, exit_code, explain, is_cut_off, long_silence, rank_0_is_gone
 from xlm.training.meeting import POLL_S, Meeting, Member
 
 # How long rank 0 waits for ranks of other hosts to come and hear why there is nothing to do.
@@ -183,6 +183,12 @@ class RollCall:
 
     def _stay_away(self, error: Exception) -> int | None:
         """Tell rank 0, before the process group forms, why this rank cannot come."""
+        if is_cut_off(error):
+            own = self._process
+            if own.local_rank == (1 if own.rank == own.local_rank else 0):  # the first of its host, rank 0 left out
+                host = os.uname().nodename
+                print(f"error: rank {own.rank} on {host}: rank 0 was lost before training began. {GO_ON}", file=sys.stderr, flush=True)
+            return LOST_EXIT_CODE
         kind, told = ("user", str(error)) if isinstance(error, UserError) else ("bug", _words(error))
         patience_s = TELL_S if self._process.spans_hosts else SILENCE_S
         try:
