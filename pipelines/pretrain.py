@@ -28,6 +28,7 @@ from xlm.runs.stage import Stage
 from xlm.training.assembly import (
     TrainingInputs,
     build_engine,
+    check_started,
     describe_model,
     open_run,
     parameter_count,
@@ -45,7 +46,6 @@ from xlm.training.loop import LoopResult, TrainingLoop
 from xlm.training.preflight import Preflight, check_room, try_network
 from xlm.training.profiling import ProfiledSteps, StepProfiler
 from xlm.training.roll_call import RollCall
-from xlm.training.run_record import read_run_record
 from xlm.training.stopping import EXIT_CODES, StopRequests
 from xlm.training.summary import finish_training
 from xlm.training.tracked import close_tracker, ended_as_failed, send_what_mlflow_missed, start_tracker
@@ -88,7 +88,7 @@ def pretrain(invocation: Invocation, process: Process, roll_call: RollCall) -> N
             send_what_mlflow_missed(recipe, folder, invocation.arguments.parent_run)
         return
     # A damaged record is found by every rank alike, before any waits for another.
-    read_run_record(folder.train)
+    check_started(folder.train)
     # Before the group forms, so that a second command says this and not that its port is taken.
     with only_writer(folder.train, stage.name) if process.is_main else nullcontext():
         meet(roll_call, invocation, process, inputs)

@@ -54,6 +54,13 @@ def test_a_language_has_its_rows_and_many_pair_corpora_share_them():
     assert max(found["mlm", "en"]) > 8  # not the first ones, which come from one source
 
 
+def test_what_is_validated_on_is_a_sentence_with_the_languages_that_lack_text():
+    rows = HeldOutRows(recipe_of(), SECTION, index_with(HELD_OUT), ("de", "en", "sw"))
+    assert rows.summary() == "validation on 23 held-out rows of 5 corpora."
+    rows = HeldOutRows(recipe_of(), SECTION, index_with({"en": 9}), ("de", "en", "sw"))
+    assert "validation on 8 held-out rows of 1 corpora; none has text in de, sw (a larger" in rows.summary()
+
+
 def test_the_mixing_of_a_recipe_changes_nothing_and_the_seed_does():
     index, languages = index_with(HELD_OUT), ("de", "en", "sw")
     one = HeldOutRows(recipe_of(), SECTION, index, languages)

@@ -14,7 +14,16 @@ from xlm.model.aligned import save_aligned
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage
 from xlm.storage.publish import publish
-from xlm.training.assembly import describe_model, open_run, parameter_count, read_inputs, reopen_finished, set_aside_finished, stage_inputs
+from xlm.training.assembly import (
+    check_started,
+    describe_model,
+    open_run,
+    parameter_count,
+    read_inputs,
+    reopen_finished,
+    set_aside_finished,
+    stage_inputs,
+)
 from xlm.training.distributed import Process, join_group, leave_group
 from xlm.training.run_record import read_run_record
 from xlm.training.weights import ModelDescription
@@ -164,8 +173,22 @@ def test_a_finished_training_of_other_inputs_is_set_aside_and_an_unfinished_one_
         Stage(train, "train", {"made": "up"}).finish_in_place({}, 1.0, 1)
         set_aside_finished(train)
         assert not train.exists()
-        assert (tmp_path / ".train.old" / "number").read_text(encoding="utf-8") == str(number)
+    kept = [(tmp_path / name / "number").read_text(encoding="utf-8") for name in (".train.old", ".train.old-2")]
+    assert kept == ["0", "1"]
     assert "it is kept in" in capsys.readouterr().out
+
+
+def test_checkpoints_that_nothing_describes_and_a_damaged_record_are_said(tmp_path):
+    train = tmp_path / "train"
+    check_started(train)
+    (train / "checkpoints" / "step-00000004").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"here are checkpoints, and run\.json, .* is missing"):
+        check_started(train)
+    shutil.rmtree(train / "checkpoints")
+    check_started(train)
+    (train / "stage.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match="record of a finished training is damaged; delete this file alone"):
+        check_started(train)
 
 
 def test_a_finished_training_without_its_last_checkpoint_is_open_again(tmp_path, capsys):

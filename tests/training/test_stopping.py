@@ -19,7 +19,7 @@ def _as_before():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", EXIT_CODES)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_asks_and_a_second_one_changes_nothing(number):
     with StopRequests() as requests:
         assert requests.asked() == 0
@@ -28,6 +28,14 @@ def test_a_signal_asks_and_a_second_one_changes_nothing(number):
             assert requests.asked() == number
     # On the way out: the test would end here.
     os.kill(os.getpid(), number)
+
+
+def test_ctrl_c_asks_and_a_second_one_means_now():
+    with StopRequests() as requests:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert requests.asked() == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_of_two_signals_the_one_that_ends_processes_is_answered():
@@ -47,7 +55,7 @@ def test_signals_are_given_back_where_none_came():
 
 
 def test_codes_are_those_of_a_terminated_process_and_of_a_failure_for_now():
-    assert EXIT_CODES == {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGUSR1: os.EX_TEMPFAIL}
+    assert EXIT_CODES == {signal.SIGTERM: 143, signal.SIGUSR1: os.EX_TEMPFAIL, signal.SIGINT: 130}
 
 
 RANK = """

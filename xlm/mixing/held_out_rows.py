@@ -53,6 +53,13 @@ class HeldOutRows:
             _choose(plan, validation, min((corpora_of[language] for language in _pair(index, plan)), default=1)) for plan in self._plans
         ]
 
+    def summary(self) -> str:
+        """Say how many rows there are, and which languages have none."""
+        read = {language for leaf in self.leaves for language in leaf.languages}
+        without = [language for language in self.languages if language not in read]
+        lacking = f"; none has text in {', '.join(without)} (a larger shards.held_out_share sets more aside)" if without else ""
+        return f"validation on {len(self.rows()):,} held-out rows of {len(self.leaves)} corpora{lacking}."
+
     def layout(self, phase: int, leaf: int) -> Layout:
         """Return the layout of the row plan that the rows of a leaf come from."""
         return self._plans[leaf].layout

@@ -168,7 +168,7 @@ def draw_losses(facts: RunFacts) -> Drawn | None:
             words[-1] += f" (held-out rows {validated[-1]:.2f} at the end)"
     panels[-1].set_xlabel("million tokens seen")
     alt = "One curve an objective against tokens: " + ", ".join(words) + "."
-    caption = "Mean loss of the logged step, in nats; each objective on its own scale."
+    caption = "Mean loss of the steps since the point before, in nats; each objective on its own scale."
     if any(objective in held_out for objective in curves):
         caption += " Dots: held-out rows, masked the same way each time."
     return figure, "Loss while training", caption, alt

@@ -149,7 +149,8 @@ def what_it_does_not_show(facts: RunFacts) -> str:
     if facts.recipe.tasks is None:
         return (
             "One pretraining run is behind every figure, so nothing here says how a second would differ. Losses are of the text that "
-            "was trained on: they say nothing about what the encoder is good for, in any language."
+            "was trained on, but for held-out rows where some are shown: they say nothing about what the encoder is good for, in any "
+            "language."
         )
     seeds = facts.recipe.evaluation.seeds
     shown_only = facts.recipe.tasks.intents.shown_only_languages

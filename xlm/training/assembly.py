@@ -6,7 +6,6 @@ Everything a user can get wrong is found here, on every rank, before the first s
 from __future__ import annotations
 
 import platform
-import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -226,16 +225,37 @@ def describe_model(recipe: Recipe, inputs: TrainingInputs, record: RunRecord) ->
     )
 
 
+def check_started(train_folder: Path) -> None:
+    """Raise a UserError where a folder holds a training and what says of which recipe it is is damaged or missing."""
+    record = train_folder / STAGE_RECORD
+    if record.exists():
+        try:
+            read_record(train_folder)
+        except UserError:
+            raise UserError(
+                "this record of a finished training is damaged; delete this file alone, and the last checkpoint is finished with anew.",
+                file=record,
+            ) from None
+    if read_run_record(train_folder) is None and complete_checkpoints(train_folder):
+        raise UserError(
+            "here are checkpoints, and run.json, which says what they were trained from, is missing; put it back, or move this folder "
+            "away to train anew.",
+            file=train_folder,
+        )
+
+
 def set_aside_finished(train_folder: Path) -> None:
-    """Move a finished training of other inputs out of the way, to ``.train.old``; one is kept.
+    """Move a finished training of other inputs out of the way, to ``.train.old`` or the next free ``.train.old-2``.
 
     A training that has not finished is not touched: `open_run` says what differs.
     """
     if not (train_folder / STAGE_RECORD).exists():
         return
     old = train_folder.with_name(f".{train_folder.name}.old")
-    if old.exists():
-        shutil.rmtree(old)
+    number = 1
+    while old.exists():  # each may be days of work
+        number += 1
+        old = train_folder.with_name(f".{train_folder.name}.old-{number}")
     train_folder.rename(old)
     print(f"pretraining: inputs changed since the finished run; it is kept in {old}, and a new one starts.")
 
@@ -246,7 +266,7 @@ def reopen_finished(train_folder: Path, steps: int) -> None:
     if problem is None:
         return
     (train_folder / STAGE_RECORD).unlink()
-    print(f"pretraining: finished before, but {problem} It goes on from the last whole checkpoint, or from the start.")
+    print(f"pretraining: finished before, but {problem} It goes on from the last whole checkpoint.")
 
 
 def parameter_count(engine: TrainingEngine) -> int:

@@ -20,6 +20,8 @@ from xlm.training.precision import SUPPORTED, Precision
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.vocabulary import Vocabulary
 
+MOST_RANKS = 100_000  # whose parts are looked at one by one
+
 
 def memory_parser() -> argparse.ArgumentParser:
     """Return the parser of --memory; what is not given is the recipe's, or a usual value."""
@@ -40,8 +42,10 @@ def memory_parser() -> argparse.ArgumentParser:
 
 def print_memory(arguments: argparse.Namespace, folder: Path) -> None:
     """Print the memory table of a recipe or a preset; DeepSpeed files are in ``folder`` unless one is named."""
-    if arguments.ranks < 1 or (arguments.micro_batch_tokens or 1) < 1:
-        raise UserError("--ranks and --micro_batch_tokens are whole numbers from 1 on.")
+    if not 1 <= arguments.ranks <= MOST_RANKS or (arguments.micro_batch_tokens is not None and arguments.micro_batch_tokens < 1):
+        raise UserError(f"--ranks and --micro_batch_tokens are whole numbers from 1 on, and ranks at most {MOST_RANKS:,}.")
+    if arguments.set and arguments.preset:
+        raise UserError("--set changes a value of a recipe, and a preset has none; give --recipe, or leave --set out.")
     training, section = _of_recipe(arguments) if arguments.recipe else _of_preset(arguments)
     paths = [arguments.deepspeed_config] if arguments.deepspeed_config else sorted(folder.glob("*.json"))
     micro = {"micro_steps": training.micro_batch.number, "world_size": training.ranks}

@@ -1,8 +1,8 @@
 """Being asked to stop: what asks, and the exit code that answers.
 
-Training ends at the next step boundary, saved, when a rank gets SIGTERM (schedulers, `kill`) or SIGUSR1 (a notice of
-pre-emption), or when the launcher that started it is gone: DeepSpeed's dies of a signal on one machine without
-telling its ranks. Asking again changes nothing, so that a second signal never cuts the save short.
+Training ends at the next step boundary, saved, when a rank gets SIGTERM (schedulers, `kill`), SIGUSR1 (a notice of
+pre-emption) or SIGINT (Ctrl-C), or when the launcher that started it is gone: DeepSpeed's dies of a signal on one machine without
+telling its ranks. Asking again changes nothing, so that a second signal never cuts the save short; a second Ctrl-C alone means now.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-# 128 + SIGTERM, as a shell would say it; EX_TEMPFAIL of sysexits.h, "the user is invited to retry", which no crash gives.
-EXIT_CODES: Mapping[int, int] = {signal.SIGTERM: 143, signal.SIGUSR1: 75}
+# 128 + the signal, as a shell would say it; EX_TEMPFAIL of sysexits.h, "the user is invited to retry", which no crash gives.
+EXIT_CODES: Mapping[int, int] = {signal.SIGTERM: 143, signal.SIGUSR1: 75, signal.SIGINT: 130}
 _LAUNCHERS = ("deepspeed", "deepspeed.launcher.launch", "deepspeed.launcher.runner", "torchrun", "torch.distributed.run")
 
 
@@ -59,6 +59,8 @@ class StopRequests:
         return self._asked
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self._asked == number:
+            raise KeyboardInterrupt
         self._asked = max(self._asked, number)
 
 

@@ -79,6 +79,8 @@ class Validation:
         """Choose the rows of a recipe; raises UserError where there are none."""
         languages = engine.objective.statistics.languages
         rows = HeldOutRows(recipe, section, shards.index, languages)
+        if process.is_main:
+            print(f"pretraining: {rows.summary()}")
         tokens = recipe.training.micro_batch_tokens
         return cls(engine, ValidationBatches(rows, shards, pieces, section.seed, process=process, micro_batch_tokens=tokens), process)
 
