@@ -77,9 +77,9 @@ def test_ranks_that_torchrun_starts_again_do_not_hear_the_last_ones(two, monkeyp
 
 def test_signs_of_life_are_read_over_a_connection_of_its_own(two):
     first, second = two
-    second.again().beat(3)
+    second.again().beat(3, "waiting")
     first.beat(0)
-    assert first.beats([0, 1]) == {0: "0", 1: "3"}
+    assert first.beats([0, 1]) == {0: "0 ", 1: "3 waiting"}
 
 
 def test_ranks_are_listed_in_words():
