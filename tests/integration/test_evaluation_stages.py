@@ -226,7 +226,7 @@ def test_mistakes_are_one_sentence(run, recipe_file, monkeypatch, capsys):
     assert "no pairs en_fr; there are en_de" in error("--set", "evaluation.code_switching_languages=[fr]", script="code_switching.py")
     weights = run.train / "checkpoints" / "step-00000001" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
-    assert "no complete checkpoint" in error()
+    assert "no checkpoint here can be used" in error()
 
 
 def test_checkpoint_of_another_vocabulary_is_named(run, recipe_file, monkeypatch, capsys):

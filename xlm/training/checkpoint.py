@@ -62,8 +62,8 @@ def latest_checkpoint(train_folder: Path) -> Path | None:
         return path
     if there:
         raise UserError(
-            f"none of the {len(there)} checkpoints here can be used (the warnings above say why); put their files right, or move this "
-            "folder away to train from the start.",
+            "no checkpoint here can be used (the warnings above say why); put their files right, or move this folder away to train from "
+            "the start.",
             file=train_folder / FOLDER,
         )
     return None
