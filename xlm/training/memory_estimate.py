@@ -82,6 +82,7 @@ class MemoryEstimate:
     at_loss: Mapping[str, int]
     reducing: Mapping[str, int]
     stepping: Mapping[str, int]
+    copied_by_cpu: int = 0  # in reduction: a CPU adds a 16-bit gradient to an fp32 sum by way of an fp32 copy, the largest of the table's
 
     @property
     def moments(self) -> dict[str, Mapping[str, int]]:
@@ -96,7 +97,9 @@ class MemoryEstimate:
     @property
     def total_bytes(self) -> int:
         """The highest memory of a rank whose device is the CPU."""
-        return self.device_bytes + sum(self.host.values())
+        moments = {name: sum(moment.values()) for name, moment in self.moments.items()}
+        moments["reduction"] += self.copied_by_cpu
+        return sum(self.held.values()) + max(moments.values()) + sum(self.host.values())
 
 
 def estimate_memory(
@@ -155,4 +158,5 @@ def estimate_memory(
         },
         reducing={**gradients, **reducing},
         stepping={**gradients, "step": FP32 * max(-(-sum(group) // ranks) for group in sizes.groups)},
+        copied_by_cpu=0 if precision == "fp32" else FP32 * table,
     )
