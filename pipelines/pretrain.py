@@ -136,8 +136,8 @@ def train(
         profiled = profiled_steps(invocation)
         section = recipe.training.validation
         validation = None if section is None else Validation.of(recipe, section, inputs.shards, inputs.vocabulary, engine, process)
-        about_room = {"parameters": parameter_count(engine), "zero": config["zero_optimization"], "folder": folder.root}
-        check_room(roll_call.members, process, **about_room)
+        zero = config["zero_optimization"]
+        check_room(roll_call.members, process, parameters=parameter_count(engine), zero=zero, folder=folder.root)
         log = None
         if process.is_main:
             phases = tuple(phase.name for phase in recipe.phases)

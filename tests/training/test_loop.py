@@ -255,6 +255,17 @@ def test_going_on_gives_the_curve_of_a_run_that_never_stopped(tmp_path, saved):
     assert lines(tmp_path / "killed")[1]["wall_s"] >= wall_s
 
 
+def test_a_curve_that_was_lost_is_said_and_one_that_had_not_begun_is_not(tmp_path, saved, capsys):
+    make_loop(tmp_path, CountingEngine()).run(None)
+    (tmp_path / "metrics.jsonl").unlink()
+    saved[1] = {**saved[3], "step": 1}  # before the first line, which is after two steps
+    for step, warned in ((3, True), (1, False)):
+        (tmp_path / "metrics.jsonl").unlink(missing_ok=True)
+        capsys.readouterr()
+        make_loop(tmp_path, CountingEngine()).run(step)
+        assert ("metrics.jsonl has nothing of the 3 steps so far" in capsys.readouterr().err) is warned
+
+
 def asked_at(step):
     """Batches during whose building of ``step`` SIGUSR1 arrives, and who hears of it."""
     asked = []

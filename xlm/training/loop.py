@@ -8,6 +8,7 @@ checkpoint (weights, optimizer, open sums), so the loop holds no state of its ow
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -121,6 +122,8 @@ class TrainingLoop:
         self._saved_step = start
         if self._log is not None:
             self._log.resume(start, self._statistics.seen().all_tokens, started)
+            if self._log.last is None and start >= self._recipe.training.log_every_steps:
+                print(f"warning: {METRICS} has nothing of the {start:,} steps so far; the curve begins after them.", file=sys.stderr)
         return start
 
     def _after_step(self, done: int, taken: StepDone, progress: Progress | _Silent) -> None:

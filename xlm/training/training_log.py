@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -58,8 +57,6 @@ class TrainingLog:
         records = self._lines.read()
         self._wall_before_s = float(records[-1]["wall_s"]) if records else 0.0
         kept = self._lines.cut_after(step)
-        if step and not kept:
-            print(f"warning: {METRICS} has nothing of the {step:,} steps so far; the curve begins after them.", file=sys.stderr)
         self.last = kept[-1] if kept else None
         self._tokens_shown, self._first_step = tokens, step
         if records and self._tracker is not None:

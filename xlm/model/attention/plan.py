@@ -18,7 +18,7 @@ from xlm.model.attention.tiles import TiledSequence, build_tiles
 
 # The fused kernel is called once a run and needs no gathers: from this length and this many queries (heads * length) on it wins.
 FUSED_LENGTH, FUSED_QUERIES = 64, 256
-# With a window it computes every pair all the same: up to this share of the window's width that costs less than tiles.
+# With a window it computes every pair all the same: up to this many times the window's width that costs less than tiles.
 FUSED_WINDOWS = 2
 # Below, sequences are grouped; from here on a sequence fills its own products.
 TILED_LENGTH = 256
