@@ -34,13 +34,14 @@ venv:
 quickstart: venv
 	@$(RUN) pipelines/quickstart.py --recipe $(RECIPE) $(ARGS)
 
-# Files of tests in one process go side by side, each file whole, for what its tests share; those that start ranks of their own,
+# Files of tests in one process go side by side, each file whole, for what its tests share; those that start ranks or a browser,
 # one after the other.
-SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --ignore tests/integration --ignore tests/cluster
+ALONE := tests/integration tests/cluster tests/browser
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ALONE:%=--ignore %)
 
 test: venv
 	$(SIDE_BY_SIDE) -m "not slow"
-	$(RUN) -m pytest -m "not slow" tests/integration tests/cluster
+	$(RUN) -m pytest -m "not slow" $(ALONE)
 
 test-quick: venv
 	$(SIDE_BY_SIDE) -m "not slow and not pipeline"

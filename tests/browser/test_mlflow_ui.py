@@ -19,7 +19,6 @@ from xlm.tracking.tracker import Tracker
 ROOT = Path(__file__).parents[2]
 DRIVER, CHROMIUM = shutil.which("chromedriver"), shutil.which("chromium")
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(not (DRIVER and CHROMIUM), reason="needs Debian's chromium and chromium-driver: no browser is installed"),
 ]

@@ -186,6 +186,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where to work; it is emptied")
     parser.add_argument("--table", type=Path, required=True, help="where the table goes")
     arguments = parser.parse_args()
+    # Absolute: the ranks work in a folder of their own.
+    arguments.folder, arguments.table = arguments.folder.resolve(), arguments.table.resolve()
     marker = arguments.folder / ".chaos"
     if marker.exists():
         shutil.rmtree(arguments.folder)
