@@ -33,11 +33,11 @@ def load(tmp_path, text):
         (("{de: de,", "{german: de,"), r"manifest\.yaml:8: .*languages\.german.*pattern"),
         (("0a" * 32, "abc"), r"manifest\.yaml:5: .*sha256.*pattern"),
         (("kind: wheel", "kind: whele"), r"manifest\.yaml:2: .*'wheel', 'files', 'parallel_lines'"),
-        (("kind: gettext", "kind: fluent"), r"manifest\.yaml:9: .*'gettext', 'homeassistant', 'wiki_summaries'"),
+        (("kind: gettext", "kind: fluent"), r"manifest\.yaml:9: .*'gettext', 'json_catalogues', 'cldr', 'wiki_summaries'"),
         (("p/{language}.po", "p/de.po"), r"manifest\.yaml:9: .*members"),
         (("name: some-texts", "name: --index-url=x"), r"manifest\.yaml:2: .*name.*pattern"),
         (('    format: {kind: gettext, members: ["p/{language}.po"]}\n', ""), "has role text but no format"),
-        (("kind: gettext, members: [", "kind: homeassistant, members: "), "not valid YAML"),
+        (("kind: gettext, members: [", "kind: json_catalogues, members: "), "not valid YAML"),
     ],
 )
 def test_each_mistake_is_one_sentence_with_file_and_line(tmp_path, change, sentence):
@@ -52,8 +52,9 @@ def test_names_are_distinct(tmp_path):
         load(tmp_path, WHEEL + WHEEL.removeprefix("sources:\n"))
 
 
-def test_home_assistant_needs_its_english(tmp_path):
-    text = WHEEL.replace('kind: gettext, members: ["p/{language}.po"]', 'kind: homeassistant, members: "p/{language}.json"')
+@pytest.mark.parametrize("kind", ["json_catalogues", "cldr"])
+def test_translations_beside_english_need_it(tmp_path, kind):
+    text = WHEEL.replace('kind: gettext, members: ["p/{language}.po"]', f'kind: {kind}, members: "p/{{language}}.json"')
     with pytest.raises(UserError, match="needs 'en' among its languages"):
         load(tmp_path, text)
 
@@ -115,3 +116,26 @@ def test_the_manifests_of_this_project_hold(name):
 def test_a_manifest_may_be_built_in_code():
     source = FilesSource(name="x", kind="files", licence="own", paths=(Path("a"),), format={"kind": "parquet"}, language="sw")
     assert Manifest(sources=(source,)).languages == ("sw",)
+
+
+EXTENDING = WHEEL.replace("name: some-texts", "name: more-texts")
+
+
+def test_a_manifest_may_extend_another(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = load(tmp_path, WHEEL)
+    (tmp_path / "base.yaml").write_text(WHEEL, encoding="utf-8")
+    both = load(tmp_path, "extends: base.yaml\n" + EXTENDING)
+    assert [source.name for source in both.sources] == ["some-texts", "more-texts"]
+    assert both.fingerprint == load(tmp_path, WHEEL + EXTENDING.removeprefix("sources:\n")).fingerprint != base.fingerprint
+    replaced = load(tmp_path, "extends: base.yaml\n" + WHEEL.replace("de: de,", "fr: fr,"))
+    assert [tuple(source.languages) for source in replaced.sources] == [("fr", *list(base.sources[0].languages)[1:])]
+
+
+def test_manifests_that_extend_each_other_are_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_text("extends: manifest.yaml\n" + WHEEL, encoding="utf-8")
+    with pytest.raises(UserError, match=r"in a circle: manifest.yaml -> base.yaml -> manifest.yaml"):
+        load(tmp_path, "extends: base.yaml\n" + EXTENDING)
+    with pytest.raises(UserError, match="does not exist"):
+        load(tmp_path, "extends: nowhere.yaml\n" + EXTENDING)

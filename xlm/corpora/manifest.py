@@ -34,17 +34,24 @@ class GettextFormat(StrictModel):
     access_key: Literal["none", "underscore", "ampersand"] = "none"
 
 
-class HomeAssistantFormat(StrictModel):
-    """One JSON file a component and language, nested keys, English beside."""
+class JsonCataloguesFormat(StrictModel):
+    """JSON of keys and strings, nested or not: a file a component and language, English beside (Home Assistant, Kolibri)."""
 
-    kind: Literal["homeassistant"]
+    kind: Literal["json_catalogues"]
     members: MemberPattern
 
     @model_validator(mode="after")
-    def _one_star_a_component(self) -> HomeAssistantFormat:
+    def _one_star_a_component(self) -> JsonCataloguesFormat:
         if self.members.count("*") > 1:
             raise ValueError(f"members '{self.members}' has several stars; at most one is allowed, which stands for the component")
         return self
+
+
+class CldrFormat(StrictModel):
+    """A locale's names as Babel keeps them: one file a language."""
+
+    kind: Literal["cldr"]
+    members: MemberPattern
 
 
 class WikiSummariesFormat(StrictModel):
@@ -89,7 +96,7 @@ class WheelSource(_Licensed):
     sha256: Sha256
     homepage: Text
     languages: Annotated[dict[Language, Text], Field(min_length=1)]
-    format: Annotated[GettextFormat | HomeAssistantFormat | WikiSummariesFormat, Field(discriminator="kind")] | None = None
+    format: Annotated[GettextFormat | JsonCataloguesFormat | CldrFormat | WikiSummariesFormat, Field(discriminator="kind")] | None = None
     # "task": evaluation sets read it; it never becomes pretraining text.
     role: Literal["text", "task"] = "text"
     python_version: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] = "3.14"
@@ -99,8 +106,8 @@ class WheelSource(_Licensed):
     @model_validator(mode="after")
     def _format_fits_role(self) -> WheelSource:
         if self.role == "text" and self.format is None:
-            raise ValueError(f"source '{self.name}' has role text but no format; say how its files are read (gettext, homeassistant ...)")
-        if isinstance(self.format, HomeAssistantFormat) and "en" not in self.languages:
+            raise ValueError(f"source '{self.name}' has role text but no format; say how its files are read (gettext, json_catalogues ...)")
+        if isinstance(self.format, JsonCataloguesFormat | CldrFormat) and "en" not in self.languages:
             raise ValueError(f"source '{self.name}' needs 'en' among its languages: its translations stand beside English files")
         return self
 
@@ -145,8 +152,9 @@ Source = Annotated[WheelSource | FilesSource | ParallelLinesSource, Field(discri
 
 
 class Manifest(StrictModel):
-    """Every source of text of a corpus."""
+    """Every source of text of a corpus; ``extends`` names a manifest whose sources come first, as `load_manifest` has it."""
 
+    extends: Path | None = None
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -160,7 +168,7 @@ class Manifest(StrictModel):
     @property
     def fingerprint(self) -> str:
         """Return the hash of everything the manifest says (checksums included, so of the wheels' content too)."""
-        return fingerprint(self.model_dump(mode="json"))
+        return fingerprint(self.model_dump(mode="json", include={"sources"}))
 
     @property
     def text_sources(self) -> tuple[Source, ...]:
@@ -229,6 +237,19 @@ def local_fingerprints(manifest: Manifest) -> dict[str, str]:
     return result
 
 
-def load_manifest(path: Path | str) -> Manifest:
-    """Read a manifest; every mistake is one sentence with file and line."""
-    return load_config(Manifest, path)
+def load_manifest(path: Path | str, extended_by: tuple[Path, ...] = ()) -> Manifest:
+    """Read a manifest with the sources of the one it extends; every mistake is one sentence with file and line.
+
+    A source of the same name takes the place of the other's. Paths are relative to the working folder, as everywhere.
+    """
+    path = Path(path)
+    manifest = load_config(Manifest, path)
+    if manifest.extends is None:
+        return manifest
+    chain = (*extended_by, path.resolve())
+    if manifest.extends.resolve() in chain:
+        names = " -> ".join(one.name for one in (*chain, manifest.extends))
+        raise UserError(f"manifests extend each other in a circle: {names}; take 'extends' out of one.", file=path)
+    sources = {source.name: source for source in load_manifest(manifest.extends, chain).sources}
+    sources.update({source.name: source for source in manifest.sources})
+    return Manifest(sources=tuple(sources.values()))

@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import pickle
 from pathlib import Path
 
 import polib
@@ -22,13 +23,15 @@ def wheel_source(path, layout, **changes):
     } | changes  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["gettext", "homeassistant", "wiki_summaries", "files", "parallel_lines"])
+@pytest.mark.parametrize("kind", ["gettext", "json_catalogues", "cldr", "wiki_summaries", "files", "parallel_lines"])
 def test_every_declared_kind_has_its_reader(tmp_path, kind):
     cache = tmp_path / "cache"
     members = {
         "p/de.po": str(wheels.catalogue([polib.POEntry(msgid="Water", msgstr="Wasser")])),
         "p/en.json": json.dumps({"a": "Water"}),
         "p/de.json": json.dumps({"a": "Wasser"}),
+        "c/en.dat": pickle.dumps({"languages": {"de": "Water"}}),
+        "c/de.dat": pickle.dumps({"languages": {"de": "Wasser"}}),
         "w/en.json": json.dumps({"Water": {"extract": "Water"}}),
         "w/de.json": json.dumps({"Wasser": {"extract": "Wasser"}}),
     }
@@ -37,7 +40,8 @@ def test_every_declared_kind_has_its_reader(tmp_path, kind):
     (tmp_path / "de.txt").write_text("Wasser\n", encoding="utf-8")
     source = {
         "gettext": wheel_source(path, {"kind": "gettext", "members": ["p/{language}.po"]}, languages={"de": "de"}),
-        "homeassistant": wheel_source(path, {"kind": "homeassistant", "members": "p/{language}.json"}),
+        "json_catalogues": wheel_source(path, {"kind": "json_catalogues", "members": "p/{language}.json"}),
+        "cldr": wheel_source(path, {"kind": "cldr", "members": "c/{language}.dat"}),
         "wiki_summaries": wheel_source(path, {"kind": "wiki_summaries", "members": "w/{language}.json"}),
         "files": {
             "name": "f", "kind": "files", "licence": "own", "paths": [tmp_path / "de.txt"], "format": {"kind": "text"}, "language": "de",

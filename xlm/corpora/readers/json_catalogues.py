@@ -1,8 +1,8 @@
-"""Home Assistant's translations: one JSON file a component and language, nested keys, English beside.
+"""Translations in JSON: one file a component and language, keys nested or flat, English beside. Home Assistant's and Kolibri's.
 
-A value may point to another (``[%key:component::light::title%]``). References are resolved within the
-same language, in the file of the component they name; one whose target is not in the archive is
-dropped and counted, since ``common`` strings are not published.
+In Home Assistant's a value may point to another (``[%key:component::light::title%]``). References are resolved within
+the same language, in the file of the component they name; one whose target is not in the archive is dropped and
+counted, since ``common`` strings are not published.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from xlm.corpora.archive import Archive
 from xlm.corpora.drops import DropCounts
-from xlm.corpora.manifest import HomeAssistantFormat, WheelSource
+from xlm.corpora.manifest import JsonCataloguesFormat, WheelSource
 from xlm.corpora.records import RawPair, RawText, Record
 from xlm.errors import UserError
 
@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r"\[%key:([^%\]]+)%\]")
 _MAX_REFERENCES = 8
 
 
-def read_homeassistant(source: WheelSource, layout: HomeAssistantFormat, archive: Archive, drops: DropCounts) -> Iterator[Record]:
+def read_json_catalogues(source: WheelSource, layout: JsonCataloguesFormat, archive: Archive, drops: DropCounts) -> Iterator[Record]:
     """Yield a pair for every key that English and another language share, and every English string once."""
     english = _Language(source, layout, archive, "en")
     if not english.components:
@@ -55,7 +55,7 @@ def read_homeassistant(source: WheelSource, layout: HomeAssistantFormat, archive
 class _Language:
     """Every component's strings in one language; component names are what ``*`` stands for in the member pattern."""
 
-    def __init__(self, source: WheelSource, layout: HomeAssistantFormat, archive: Archive, language: str) -> None:
+    def __init__(self, source: WheelSource, layout: JsonCataloguesFormat, archive: Archive, language: str) -> None:
         code = source.languages[language]
         prefix, star, rest = layout.members.replace("{language}", code).partition("*")
         self.components: dict[str, Catalogue] = {}

@@ -6,15 +6,15 @@ import pytest
 
 from xlm.corpora.archive import Archive
 from xlm.corpora.drops import DropCounts
-from xlm.corpora.manifest import HomeAssistantFormat, WheelSource
-from xlm.corpora.readers.homeassistant import read_homeassistant
+from xlm.corpora.manifest import JsonCataloguesFormat, WheelSource
+from xlm.corpora.readers.json_catalogues import read_json_catalogues
 from xlm.corpora.records import RawPair, RawText
 from xlm.errors import UserError
 
 specification = importlib.util.spec_from_file_location("corpora_wheels", Path(__file__).parents[1] / "wheels.py")
 wheels = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(wheels)
-LAYOUT = HomeAssistantFormat(kind="homeassistant", members="ha/components/*/translations/{language}.json")
+LAYOUT = JsonCataloguesFormat(kind="json_catalogues", members="ha/components/*/translations/{language}.json")
 
 
 def read(tmp_path, files, languages=("en", "de")):
@@ -35,7 +35,7 @@ def read(tmp_path, files, languages=("en", "de")):
     )
     drops = DropCounts()
     with Archive(path) as archive:
-        return list(read_homeassistant(source, LAYOUT, archive, drops)), drops.nested()
+        return list(read_json_catalogues(source, LAYOUT, archive, drops)), drops.nested()
 
 
 def test_nested_keys_pair_with_the_english_beside_them(tmp_path):
