@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlm.errors import exits_cleanly
-from xlm.evaluation.intent_systems import FINETUNED, PROBE
+from xlm.evaluation.intent_systems import FINETUNED, PROBE, SWITCHED_FINETUNED, SWITCHED_PROBE
 from xlm.evaluation.zero_shot import run_zero_shot, summary_table
 from xlm.runs.cli import parse_invocation, recipe_parser
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
@@ -21,9 +21,10 @@ def main() -> None:
         "train": read_record(run.train).fingerprint,
         "tasks": read_record(run.tasks).fingerprint,
         "vocabulary": read_record(run.vocabulary).fingerprint,
+        "corpus": read_record(run.corpus).fingerprint if recipe.evaluation.code_switched_training is not None else "",
         "embeddings": read_record(run.embeddings).fingerprint if recipe.embeddings.kind == "aligned" else "",
         "recipe": fingerprint(recipe.model_dump(mode="json", include={"tasks", "evaluation", "model", "embeddings", "seed"})),
-        "code": code_fingerprint("evaluation", "tasks", "model", "vocab"),
+        "code": code_fingerprint("evaluation", "tasks", "codeswitch", "model", "vocab"),
     }
     stage = Stage(run.zero_shot, "zero_shot", inputs)
     if stage.is_done():
@@ -36,7 +37,7 @@ def main() -> None:
     print(summary_table(scores))
     for system, languages in scores["intents"]["collapsed"].items():
         # A floor that knows no letter of a language can only give one label; a trained classifier should not.
-        if system in (PROBE, FINETUNED):
+        if system in (PROBE, FINETUNED, SWITCHED_PROBE, SWITCHED_FINETUNED):
             print(f"warning: {system} gives nearly every sentence one label in {', '.join(languages)}")
     print(f"scores: {run.zero_shot / 'scores.json'}")
 

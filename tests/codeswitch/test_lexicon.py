@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xlm.codeswitch.lexicon import MOST_TRANSLATIONS, Lexicon
 from xlm.codeswitch.tokens import tokenise
@@ -87,3 +89,17 @@ def test_pairs_of_several_corpora_are_refused():
         Lexicon.from_pairs([*PAIRS, *_pairs(("a", "b"), target="el")])
     with pytest.raises(UserError, match="no pairs at all"):
         Lexicon.from_pairs([])
+
+
+@given(seed=st.integers(0, 2**31), entries=st.sets(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3).map(" ".join)))
+def test_no_word_is_in_both_halves(seed, entries):
+    whole = Lexicon("en", "de", {entry: (entry.upper(),) for entry in sorted(entries)})
+    first, second = whole.halves(seed)
+    words = [{word for entry in half.entries for word in entry.split()} for half in (first, second)]
+    assert words[0].isdisjoint(words[1])
+    assert {**first.entries, **second.entries}.items() <= whole.entries.items()
+    # Left out are entries with a word of each half, and no others; an entry of one word is always in one.
+    every, _ = Lexicon("en", "de", dict.fromkeys("abcdefgh", ("x",))).halves(seed)
+    for entry in whole.entries:
+        fallen = {word in every.entries for word in entry.split()}
+        assert (entry in first.entries, entry in second.entries) == (fallen == {True}, fallen == {False})

@@ -200,13 +200,36 @@ def test_code_switching_scores_by_rate_and_cmi(run, recipe_file, monkeypatch):
     assert half["sentences"] == full["sentences"] == 12
     assert 0 < half["realised_share"] < full["realised_share"] <= 100
     assert full["realised_share"] == scores["lexicon"]["de"]["coverage"]
-    assert scores["lexicon"]["de"]["entries"] == len(GERMAN)
+    # The other half is for training, and words of both ("living room") are in neither.
+    assert 0 < scores["lexicon"]["de"]["entries"] < len(GERMAN)
+    assert set(full["systems"]) == {"probe", "character_floor"}
+    assert scores["training"] is None
     assert sum(bucket["sentences"] for bucket in scores["cmi_buckets"]) == 24
     for system in full["systems"].values():
         assert system["interval"][0] <= system["accuracy"] <= system["interval"][1]
     lines = (run.code_switching / "sets" / "de-1.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 12
     assert any("wetter" in json.loads(line)["text"] for line in lines)
+
+
+def test_code_switched_training_is_scored_beside_plain(run, recipe_file, monkeypatch):
+    option = ("--set", "evaluation.code_switched_training={rate: 1.0, copies: 2}")
+    assert start("zero_shot.py", recipe_file, run, monkeypatch, *option) == 0
+    scores = json.loads((run.zero_shot / "scores.json").read_text(encoding="utf-8"))
+    systems = scores["intents"]["languages"]["de"]["systems"]
+    switched = {"code_switched_training", "code_switched_finetuning", "code_switched_character_floor"}
+    assert switched < set(systems)
+    assert scores["summary"]["intents.code_switched_training"] == systems["code_switched_training"]["accuracy"]
+    assert systems["code_switched_training"] != systems["probe"]
+    record = scores["intents"]["code_switched_training"]
+    assert record["realised_share"] == record["lexicon"]["de"]["coverage"] > 0
+    assert start("code_switching.py", recipe_file, run, monkeypatch, *option) == 0
+    again = json.loads((run.code_switching / "scores.json").read_text(encoding="utf-8"))
+    assert again["training"] == record
+    assert again["lexicon"]["de"]["entries"] + record["lexicon"]["de"]["entries"] + record["lexicon"]["de"]["left_out"] == len(GERMAN)
+    cell = again["languages"]["de"]["1"]
+    assert set(cell["systems"]) == {"probe", "code_switched_training", "character_floor"}
+    assert set(cell["differences"]) == {"probe-character_floor", "code_switched_training-character_floor"}
 
 
 def failure(script, recipe_file, run, monkeypatch, capsys, *extra):

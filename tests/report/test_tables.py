@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlm.config.recipe import Recipe
 from xlm.report import tables
 from xlm.report.facts import read_facts
+from xlm.report.switching_tables import bucket_table, code_switching_table, switched_training_table
 from xlm.runs.folder import RunFolder
 
 
@@ -13,7 +14,9 @@ def test_every_row_is_as_long_as_its_head(recipe: Recipe, finished_run: RunFolde
     made = [
         tables.intents_table(facts),
         tables.retrieval_table(facts),
-        tables.code_switching_table(facts),
+        code_switching_table(facts),
+        bucket_table(facts),
+        switched_training_table(facts),
         tables.language_table(facts),
         tables.dropped_table(facts),
         tables.vocabulary_table(facts),
@@ -45,13 +48,6 @@ def test_a_pool_too_small_for_2000_is_a_dash_and_named(recipe: Recipe, finished_
     assert rows["de"][table.columns.index("2,000: mean")] == "82.0"
     assert "Not in the mean of 2,000: ar (pool of 240), hi (pool of 240)." in table.note
     assert "mean of 200" not in table.note
-
-
-def test_code_switching_starts_with_plain_english_and_shows_what_was_really_switched(recipe: Recipe, finished_run: RunFolder) -> None:
-    table = tables.code_switching_table(read_facts(recipe, finished_run))
-    assert table is not None
-    assert table.rows[0][:3] == ("nothing (English)", "90.0", "90.0")
-    assert table.rows[1][:5] == ("de at 25%", "79.0", "64.2", "15 %", "11.2")
 
 
 def test_a_pair_counts_in_both_languages(recipe: Recipe, finished_run: RunFolder) -> None:

@@ -110,12 +110,12 @@ def test_the_lead_names_size_objectives_and_text(recipe: Recipe, finished_run: R
 def test_the_terminal_table_is_aligned(recipe: Recipe, finished_run: RunFolder) -> None:
     lines = text.score_table(join_scores(recipe, finished_run))
     assert len(lines[0]) < 100
-    assert lines[0].split()[3:4] == ["start"]
+    assert lines[0].split()[2:5] == ["switched", "fine-tuned", "start"]
     assert len({len(line) for line in lines}) == 1
     rows = {line.split()[0]: line.split()[1:] for line in lines}
-    assert rows["de"] == ["39.0", "37.0", "19.5", "17.0", "5.5", "3.0", "96.0"]
+    assert rows["de"] == ["39.0", "43.0", "37.0", "19.5", "17.0", "5.5", "3.0", "96.0"]
     assert rows["en"][-1] == "–"
-    assert rows["mean"] == ["35.6", "33.6", "17.8", "9.4", "5.5", "–", "94.1"]
+    assert rows["mean"] == ["35.6", "39.6", "33.6", "17.8", "9.4", "5.5", "–", "94.1"]
     assert "ja*" in rows
 
 
@@ -126,3 +126,12 @@ def test_a_run_ends_with_where_to_look(recipe: Recipe, finished_run: RunFolder) 
     assert str(finished_run.root / "report.html") in joined
     assert "mlflow ui --backend-store-uri" in lines[-1]
     assert "11.4 minutes in all, 3.4 GiB at most" in joined
+
+
+def test_what_a_dictionary_adds_is_said_where_it_was_used(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+    assert "switched by half of a dictionary as well it is 39.6 % (+4.0 points [3.0, 5.0])." in text.what_it_shows(facts)
+    del facts.scores["summary"]["intents.code_switched_training"]
+    assert "dictionary" not in text.what_it_shows(facts)
+    closing = text.score_table(facts.scores)
+    assert "switched" in closing[0]  # by language it is still there

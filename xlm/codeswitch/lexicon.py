@@ -16,6 +16,7 @@ from xlm.codeswitch.tokens import Token, tokenise
 from xlm.corpora.documents import SentencePair
 from xlm.corpora.fold import fold
 from xlm.errors import UserError
+from xlm.seeding import key_int64
 
 MOST_WORDS = 3
 # A word of Chinese or Thai is several tokens long (see tokens.py).
@@ -73,6 +74,21 @@ class Lexicon:
             raise UserError(f"a lexicon is made from the pairs of one source and one target language; found {found}.")
         ((source, target),) = languages
         return cls(source, target, {entry: _ranked(found) for entry, found in sorted(counts.items())})
+
+    def halves(self, seed: int) -> tuple[Lexicon, Lexicon]:
+        """Split the entries in two, so that no word of the source language is in both halves; the same words in every language.
+
+        Each word falls to a half by a key of (seed, word). An entry of several words that fall to different halves
+        ("turn" to one, "off" to the other) is in neither: the lengths tell how many those are.
+        """
+        halves: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
+        for entry, translations in self.entries.items():
+            words = {entry[token.start : token.end] for token in tokenise(entry)}
+            fallen = {key_int64(seed, "lexicon half", word) % 2 for word in words}
+            if len(fallen) == 1:
+                halves[fallen.pop()][entry] = translations
+        first, second = (Lexicon(self.source_language, self.language, half) for half in halves)
+        return first, second
 
     def __len__(self) -> int:
         """Return the number of entries."""

@@ -87,6 +87,15 @@ class RandomInitialisation(StrictModel):
     kind: Literal["random"]
 
 
+class CodeSwitchedTraining(StrictModel):
+    """Further copies of the English training sentences, their words switched by the training half of the lexicons (CoSDA-ML)."""
+
+    rate: Share = 0.5
+    copies: Annotated[int, Field(ge=1, le=64)] = 4
+    # Those switched into; all of the tasks' languages where none are named.
+    languages: tuple[Language, ...] = ()
+
+
 class EvaluationSection(StrictModel):
     """The zero-shot protocol: train on English, choose on English dev, score every language."""
 
@@ -100,8 +109,9 @@ class EvaluationSection(StrictModel):
     bootstrap_samples: Annotated[int, Field(ge=100)] = 2000
     # Means that the report's summary quotes: the eight languages of the required result.
     mean_languages: tuple[Language, ...] = ()
-    code_switching_rates: tuple[Share, ...] = (0.25, 0.5)
+    code_switching_rates: tuple[Share, ...] = (0.1, 0.25, 0.5)
     code_switching_languages: tuple[Language, ...] = ()
+    code_switched_training: CodeSwitchedTraining | None = None
 
     @model_validator(mode="after")
     def _seeds_are_distinct(self) -> EvaluationSection:

@@ -3,7 +3,8 @@
 The classifiers are those of the zero-shot protocol, trained on English without any switched word. The
 lexicon comes from the cleaned corpus, which pretraining saw as translations too: the suite asks whether a
 sentence holds together when its words change language, not whether rare words are known. At each rate the
-character floor reads the very same sentences.
+character floor reads the very same sentences. Where the recipe has code-switched training, the classifier that saw
+it is scored too: it learned from one half of the lexicon, and the test switches words of the other half only.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlm.codeswitch.generate import SwitchedSentences, code_switched_intents
-from xlm.codeswitch.lexicon import Lexicon
 from xlm.config.recipe import Recipe
-from xlm.corpora.documents import pair_name
-from xlm.corpora.store import pair_names, read_pairs
 from xlm.errors import UserError
-from xlm.evaluation.intent_systems import CHARACTER_FLOOR, PROBE, character_system, encoder_features, probe_system
+from xlm.evaluation.intent_systems import CHARACTER_FLOOR, PROBE, SWITCHED_PROBE, character_system, encoder_features, probe_system
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
+from xlm.evaluation.lexicons import lexicon_record, load_lexicons
 from xlm.evaluation.percent import percent_interval, rounded
+from xlm.evaluation.probe import Probe
 from xlm.evaluation.provenance import provenance
 from xlm.evaluation.statistics import TemplateBootstrap
+from xlm.evaluation.switched_training import load_switched_training, with_copies
 from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder
 from xlm.evaluation.zero_shot import chosen_layers
 from xlm.runs.folder import RunFolder
@@ -39,18 +40,20 @@ from xlm.tasks.evaluation_sets import IntentSentence
 
 # Two languages: the index cannot pass 50.
 CMI_EDGES = (0, 10, 20, 30, 40, 50)
-SYSTEMS = (PROBE, CHARACTER_FLOOR)
+# A bucket with fewer sentences shows its accuracy, and no test.
+FEWEST_TESTED = 200
 
 PROTOCOL = (
-    "English intent test sentences, words switched by a lexicon of 1-3-word entries of the cleaned corpus, each with the given "
-    "probability; classifiers trained on unswitched English as in the zero-shot protocol"
+    "English intent test sentences, words switched by the test half of a lexicon of 1-3-word entries of the cleaned corpus, each "
+    "with the given probability; classifiers trained on unswitched English as in the zero-shot protocol; code_switched_training: on "
+    "copies switched by the other half too, no English word in both"
 )
 
 Labels = NDArray[np.int64]
 
 
 class SwitchedSuite:
-    """The two classifiers of the suite, fitted once on English, and the English test sentences to switch."""
+    """The classifiers of the suite, fitted once on English, and the English test sentences to switch."""
 
     def __init__(self, recipe: Recipe, run: RunFolder) -> None:
         if recipe.tasks is None:
@@ -60,10 +63,19 @@ class SwitchedSuite:
         self.task: IntentTask = load_intent_task(run.tasks, (SOURCE_LANGUAGE,), recipe.evaluation.seeds)
         self.counts: Counter[str] = Counter()
         layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
-        features = encoder_features(self.trained, self.trained.encoder, self.task, layers)
         seeds = len(self.task.seeds)
-        _, self._probes, row = probe_system(PROBE, self.task, [features] * seeds, layers, recipe.evaluation.probe_penalties)
-        self._layer = layers[row]
+        tasks = {PROBE: self.task}
+        self.training: dict[str, Any] | None = None
+        if recipe.evaluation.code_switched_training is not None:
+            switched = load_switched_training(recipe, recipe.evaluation.code_switched_training, run, self.task)
+            self.training = switched.record
+            tasks[SWITCHED_PROBE] = with_copies(self.task, switched.copies)
+        # Of each system its probes, one a seed, and the layer they read.
+        self._probes: dict[str, tuple[int, list[Probe]]] = {}
+        for name, task in tasks.items():
+            features = encoder_features(self.trained, self.trained.encoder, task, layers)
+            _, probes, row = probe_system(name, task, [features] * seeds, layers, recipe.evaluation.probe_penalties)
+            self._probes[name] = layers[row], probes
         _, self._characters = character_system(self.task)
         test = self.task.tests[SOURCE_LANGUAGE]
         self.sentences = [
@@ -81,39 +93,29 @@ class SwitchedSuite:
 
     def correct(self, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return for each system where it is right on ``texts`` (the test sentences, switched or not): [seeds, n]."""
-        vectors = self.trained.encode(texts, SOURCE_LANGUAGE, (self._layer,), counts=self.counts)[0]
-        predicted = {
-            PROBE: [probe.predict(vectors) for probe in self._probes],
-            CHARACTER_FLOOR: [classifier.predict(texts) for classifier in self._characters],
-        }
+        layers = tuple(dict.fromkeys(layer for layer, _ in self._probes.values()))
+        vectors = dict(zip(layers, self.trained.encode(texts, SOURCE_LANGUAGE, layers, counts=self.counts), strict=True))
+        predicted = {name: [probe.predict(vectors[layer]) for probe in probes] for name, (layer, probes) in self._probes.items()}
+        predicted[CHARACTER_FLOOR] = [classifier.predict(texts) for classifier in self._characters]
         return {name: (np.stack(rows) == self.labels).astype(np.float64) for name, rows in predicted.items()}
 
     def score(self, correct: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
-        """Return accuracy and interval of each system, and the probe's gain over the floor."""
-        gain = correct[PROBE] - correct[CHARACTER_FLOOR]
+        """Return accuracy and interval of each system, and the gain over the floor of each that is not the floor."""
         return {
             "systems": {
-                name: {
-                    "accuracy": rounded(100.0 * correct[name].mean()),
-                    "interval": percent_interval(self.bootstrap.distribution(correct[name])),
-                }
-                for name in SYSTEMS
+                name: {"accuracy": rounded(100.0 * right.mean()), "interval": percent_interval(self.bootstrap.distribution(right))}
+                for name, right in correct.items()
             },
-            "differences": {
-                f"{PROBE}-{CHARACTER_FLOOR}": {
-                    "gain": rounded(100.0 * gain.mean()),
-                    "interval": percent_interval(self.bootstrap.distribution(gain)),
-                }
-            },
+            "differences": gains_over_floor(correct, self.bootstrap),
         }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one sentence's switching did to the systems: its CMI, and each system's share of seeds that are right."""
+    """What switching did to a set of n sentences: the CMI of each, and where each system is right."""
 
     cmi: NDArray[np.float64]  # [n]
-    right: Mapping[str, NDArray[np.float64]]  # [n] each
+    right: Mapping[str, NDArray[np.float64]]  # [seeds, n] each
 
 
 def run_code_switching(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any]:
@@ -122,7 +124,9 @@ def run_code_switching(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str
     Raises UserError where a stage before this one is missing, or a language has no pairs with English.
     """
     languages, rates = recipe.evaluation.code_switching_languages, recipe.evaluation.code_switching_rates
-    lexicons = load_lexicons(run.corpus, languages)
+    if recipe.tasks is None:
+        raise UserError("this recipe has no tasks section, so there is nothing to score; add tasks (docs/evaluation.md).")
+    lexicons = load_lexicons(run.corpus, languages, recipe.tasks.seed, "evaluation.code_switching_languages")
     outcomes: list[Outcome] = []
     cells: dict[str, dict[str, Any]] = {language: {} for language in languages}
     with Progress("code-switching", total=1 + len(languages) * len(rates), unit="test sets") as progress:
@@ -131,24 +135,19 @@ def run_code_switching(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str
         progress.advance(note="classifiers")
         for language in languages:
             for rate in rates:
-                switched = code_switched_intents(suite.sentences, lexicons[language], language, rate, suite.seed)
+                switched = code_switched_intents(suite.sentences, lexicons.test[language], language, rate, suite.seed)
                 correct = suite.correct([sentence.text for sentence in switched.sentences])
                 cells[language][f"{rate:g}"] = {**describe(switched), **suite.score(correct)}
-                outcomes.append(
-                    Outcome(np.array([draw.cmi for draw in switched.draws]), {name: rows.mean(axis=0) for name, rows in correct.items()})
-                )
+                outcomes.append(Outcome(np.array([draw.cmi for draw in switched.draws]), correct))
                 write_sentences(folder / "sets" / f"{language}-{rate:g}.jsonl", switched)
                 progress.advance(note=f"{language} at {rate:g}")
-    coverage = {language: lexicon.coverage(sentence.text for sentence in suite.sentences) for language, lexicon in lexicons.items()}
     return {
         "unit": "percent",
         "english": english,
         "languages": cells,
-        "cmi_buckets": cmi_buckets(outcomes),
-        "lexicon": {
-            language: {"entries": len(lexicon), "coverage": rounded(100.0 * coverage[language].share)}
-            for language, lexicon in lexicons.items()
-        },
+        "cmi_buckets": cmi_buckets(outcomes, suite.task.tests[SOURCE_LANGUAGE].templates, recipe.evaluation.bootstrap_samples),
+        "lexicon": lexicon_record(lexicons.test, lexicons.left_out, [sentence.text for sentence in suite.sentences]),
+        "training": suite.training,
         "provenance": {
             **provenance(recipe, run, suite.trained, protocol=PROTOCOL, texts=suite.counts),
             "corpus": read_record(run.corpus).fingerprint,
@@ -157,19 +156,13 @@ def run_code_switching(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str
     }
 
 
-def load_lexicons(corpus: Path, languages: Sequence[str]) -> dict[str, Lexicon]:
-    """Build the lexicon of each language from the cleaned pairs; raises UserError for a language without pairs."""
-    present = pair_names(corpus)
-    lexicons = {}
-    for language in languages:
-        name = pair_name(SOURCE_LANGUAGE, language)
-        if name not in present:
-            raise UserError(
-                f"evaluation.code_switching_languages names '{language}', but the corpus has no pairs {name}; "
-                f"there are {', '.join(present)}."
-            )
-        lexicons[language] = Lexicon.from_pairs(read_pairs(corpus, name))
-    return lexicons
+def gains_over_floor(right: Mapping[str, NDArray[np.float64]], bootstrap: TemplateBootstrap) -> dict[str, Any]:
+    """Return each system's gain over the character floor with its interval, by ``<system>-<floor>``; ``right`` as in `Outcome`."""
+    gains = {name: rows - right[CHARACTER_FLOOR] for name, rows in right.items() if name != CHARACTER_FLOOR}
+    return {
+        f"{name}-{CHARACTER_FLOOR}": {"gain": rounded(100.0 * gain.mean()), "interval": percent_interval(bootstrap.distribution(gain))}
+        for name, gain in gains.items()
+    }
 
 
 def describe(switched: SwitchedSentences[IntentSentence]) -> dict[str, Any]:
@@ -183,18 +176,31 @@ def describe(switched: SwitchedSentences[IntentSentence]) -> dict[str, Any]:
     }
 
 
-def cmi_buckets(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return accuracy by realised CMI over all languages and rates, ``low`` included, ``high`` only in the last bucket."""
+def cmi_buckets(outcomes: Sequence[Outcome], templates: Sequence[str], samples: int) -> list[dict[str, Any]]:
+    """Return accuracy by realised CMI over all languages and rates, ``low`` included, ``high`` only in the last bucket.
+
+    ``templates`` [n] of the n sentences, the same in every outcome. A bucket of at least `FEWEST_TESTED` sentences has
+    the gains over the floor with intervals, a smaller one None. The template is resampled, with all that was switched of
+    it, into any language and at any rate.
+    """
     if not outcomes:
         return []
     cmi = np.concatenate([outcome.cmi for outcome in outcomes])
-    right = {name: np.concatenate([outcome.right[name] for outcome in outcomes]) for name in outcomes[0].right}
+    right = {name: np.concatenate([outcome.right[name] for outcome in outcomes], axis=1) for name in outcomes[0].right}
+    all_templates = np.tile(np.asarray(templates, dtype=object), len(outcomes))
     buckets: list[dict[str, Any]] = []
     for low, high in itertools.pairwise(CMI_EDGES):
         inside = (cmi >= low) & ((cmi < high) | ((high == CMI_EDGES[-1]) & (cmi >= high)))
         bucket: dict[str, Any] = {"low": low, "high": high, "sentences": int(inside.sum())}
-        for name, values in right.items():
-            bucket[name] = rounded(100.0 * values[inside].mean()) if inside.any() else None
+        found = {name: rows[:, inside] for name, rows in right.items()}
+        for name, rows in found.items():
+            bucket[name] = rounded(100.0 * rows.mean()) if inside.any() else None
+        bucket["differences"] = None
+        if inside.sum() >= FEWEST_TESTED:
+            seeds = next(iter(found.values())).shape[0]
+            keys = ("code-switching bucket", low), ("code-switching", seeds)
+            bootstrap = TemplateBootstrap(all_templates[inside].tolist(), seeds=seeds, samples=samples, key=keys[0], seed_key=keys[1])
+            bucket["differences"] = gains_over_floor(found, bootstrap)
         buckets.append(bucket)
     return buckets
 
@@ -217,16 +223,17 @@ def write_sentences(path: Path, switched: SwitchedSentences[IntentSentence]) -> 
 
 def switching_table(scores: Mapping[str, Any]) -> str:
     """Lay out accuracy by language and rate for a terminal."""
-    lines = [f"{'accuracy, %':<14}{'share':>8}{'CMI':>8}{'probe':>8}{'floor':>8}"]
     english = scores["english"]["systems"]
-    lines.append(
-        f"{'en, unswitched':<14}{0.0:>8.1f}{0.0:>8.1f}{english[PROBE]['accuracy']:>8.1f}{english[CHARACTER_FLOOR]['accuracy']:>8.1f}"
-    )
+    lines = [f"{'accuracy, %':<14}{'share':>8}{'CMI':>8}" + "".join(f"{_SHORT[name]:>10}" for name in english)]
+
+    def line(name: str, share: float, index: float, systems: Mapping[str, Any]) -> str:
+        return f"{name:<14}{share:>8.1f}{index:>8.1f}" + "".join(f"{systems[system]['accuracy']:>10.1f}" for system in english)
+
+    lines.append(line("en, unswitched", 0.0, 0.0, english))
     for language, rates in scores["languages"].items():
         for rate, cell in rates.items():
-            systems = cell["systems"]
-            lines.append(
-                f"{language + ' ' + rate:<14}{cell['realised_share']:>8.1f}{cell['mean_cmi']:>8.1f}"
-                f"{systems[PROBE]['accuracy']:>8.1f}{systems[CHARACTER_FLOOR]['accuracy']:>8.1f}"
-            )
+            lines.append(line(f"{language} {rate}", cell["realised_share"], cell["mean_cmi"], cell["systems"]))
     return "\n".join(lines)
+
+
+_SHORT = {PROBE: "probe", SWITCHED_PROBE: "switched", CHARACTER_FLOOR: "floor"}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xlm.evaluation.encode import TOKENS_PER_BATCH, autocast
-from xlm.evaluation.packing import PackedTexts, TokenisedTexts, batches_by_length, pack
+from xlm.evaluation.packing import Ids, PackedTexts, TokenisedTexts, batches_by_length, pack
 from xlm.evaluation.probe import Labels
 from xlm.model.dropout import Dropout
 from xlm.model.encoder import Encoder
@@ -45,10 +45,16 @@ class FinetuneSettings:
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Tokenised sentences and their labels [n]."""
+    """Tokenised sentences and their labels [n]; ``versions`` of the same sentences, to be trained on in turn."""
 
     texts: TokenisedTexts
     labels: Labels
+    versions: tuple[TokenisedTexts, ...] = ()
+
+    def sequence(self, row: int, epoch: int) -> Ids:
+        """Return the version of sentence ``row`` for an epoch: every epoch mixes them, and each comes as often."""
+        every = (self.texts, *self.versions)
+        return every[(row + epoch) % len(every)].sequences[row]
 
 
 class Classifier(nn.Module):
@@ -140,7 +146,7 @@ def _train_epoch(
         rows = order[start : start + settings.batch_size]
         classifier.encoder.dropout_key.set("finetune", seed, epoch, start)
         with autocast(settings.precision):
-            logits = classifier(pack([train.texts.sequences[row] for row in rows], language))
+            logits = classifier(pack([train.sequence(int(row), epoch) for row in rows], language))
         loss = nn.functional.cross_entropy(logits, torch.from_numpy(train.labels[rows]))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -210,7 +216,11 @@ def linear_schedule(step: int, total_steps: int) -> float:
 
 def subset_of(data: LabelledTexts, rows: NDArray[np.int64]) -> LabelledTexts:
     """Return the sentences of ``rows``."""
-    return LabelledTexts(TokenisedTexts(tuple(data.texts.sequences[row] for row in rows), 0), data.labels[rows])
+
+    def select(texts: TokenisedTexts) -> TokenisedTexts:
+        return TokenisedTexts(tuple(texts.sequences[row] for row in rows), 0)
+
+    return LabelledTexts(select(data.texts), data.labels[rows], tuple(map(select, data.versions)))
 
 
 def _parameter_groups(classifier: Classifier) -> list[dict[str, object]]:

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlm.evaluation.intent_systems import BAG, CHANCE, CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, System
+from xlm.evaluation.intent_systems import (
+    BAG,
+    CHANCE,
+    CHARACTER_FLOOR,
+    FINETUNED,
+    PROBE,
+    RANDOM_ENCODER,
+    SWITCHED_FINETUNED,
+    SWITCHED_FLOOR,
+    SWITCHED_PROBE,
+    System,
+)
 from xlm.evaluation.intent_task import IntentTask, Sentences
 from xlm.evaluation.percent import percent_interval, rounded
 from xlm.evaluation.statistics import Floats, TemplateBootstrap
@@ -24,6 +35,11 @@ DIFFERENCES = (
     (PROBE, BAG),
     (FINETUNED, CHARACTER_FLOOR),
     (FINETUNED, RANDOM_ENCODER),
+    (SWITCHED_PROBE, PROBE),
+    (SWITCHED_PROBE, CHARACTER_FLOOR),
+    (SWITCHED_PROBE, SWITCHED_FLOOR),
+    (SWITCHED_FINETUNED, FINETUNED),
+    (SWITCHED_FINETUNED, SWITCHED_FLOOR),
 )
 
 

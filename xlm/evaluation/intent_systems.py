@@ -26,6 +26,10 @@ CHARACTER_FLOOR = "character_floor"
 RANDOM_ENCODER = "random_encoder"
 BAG = "bag_of_aligned_embeddings"
 CHANCE = "chance"
+# The same three, with code-switched copies of the English training sentences.
+SWITCHED_PROBE = "code_switched_training"
+SWITCHED_FINETUNED = "code_switched_finetuning"
+SWITCHED_FLOOR = "code_switched_character_floor"
 
 Features = NDArray[np.float32]
 
@@ -107,9 +111,15 @@ def probe_system(
 
 
 def finetuned_system(
-    trained: TrainedEncoder, task: IntentTask, evaluation: EvaluationSection, after_epoch: Callable[[], None] = lambda: None
+    trained: TrainedEncoder,
+    task: IntentTask,
+    evaluation: EvaluationSection,
+    after_epoch: Callable[[], None] = lambda: None,
+    *,
+    name: str = FINETUNED,
+    copies: Sequence[Sequence[str]] = (),
 ) -> tuple[System, list[Finetuned]]:
-    """Fine-tune on English once a seed and label every test set."""
+    """Fine-tune on English once a seed and label every test set; ``copies`` of the training sentences take turns with them."""
     settings = [
         FinetuneSettings(
             learning_rate,
@@ -126,7 +136,7 @@ def finetuned_system(
 
     choice, runs = choose_finetuned(
         trained.encoder,
-        LabelledTexts(texts(task.train.texts), task.train.labels),
+        LabelledTexts(texts(task.train.texts), task.train.labels, tuple(map(texts, copies))),
         LabelledTexts(texts(task.dev.texts), task.dev.labels),
         task.subsets,
         task.seeds,
@@ -142,16 +152,16 @@ def finetuned_system(
             [predict(run.classifier, tokenised, language=language_id, precision=trained.precision) for run in runs]
         )
     choices = {"learning_rate": choice.learning_rate, "epochs": dict(zip(map(str, task.seeds), choice.epochs, strict=True))}
-    return System(FINETUNED, predictions, 100.0 * choice.dev_accuracy, choices), runs
+    return System(name, predictions, 100.0 * choice.dev_accuracy, choices), runs
 
 
-def character_system(task: IntentTask) -> tuple[System, list[CharacterClassifier]]:
+def character_system(task: IntentTask, name: str = CHARACTER_FLOOR) -> tuple[System, list[CharacterClassifier]]:
     """Train the character n-gram floor once a seed and label every test set."""
     choice, classifiers = choose_character_classifiers(task.train.texts, task.dev.texts, task.train.labels, task.dev.labels, task.subsets)
     predictions = {
         language: np.stack([classifier.predict(test.texts) for classifier in classifiers]) for language, test in task.tests.items()
     }
-    return System(CHARACTER_FLOOR, predictions, 100.0 * choice.dev_accuracy, {"penalty": choice.penalty}), classifiers
+    return System(name, predictions, 100.0 * choice.dev_accuracy, {"penalty": choice.penalty}), classifiers
 
 
 def chance_system(task: IntentTask) -> System:

@@ -18,8 +18,12 @@ from xlm.evaluation.floors import bag_of_embeddings
 from xlm.evaluation.intent_scores import IntentScores, english_dev
 from xlm.evaluation.intent_systems import (
     BAG,
+    CHARACTER_FLOOR,
     PROBE,
     RANDOM_ENCODER,
+    SWITCHED_FINETUNED,
+    SWITCHED_FLOOR,
+    SWITCHED_PROBE,
     System,
     bag_features,
     chance_system,
@@ -41,6 +45,7 @@ from xlm.evaluation.retrieval_scores import (
     pool_scores,
     retrieval_means,
 )
+from xlm.evaluation.switched_training import SwitchedTraining, load_switched_training, with_copies
 from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder, random_twin
 from xlm.model.aligned import load_aligned
 from xlm.model.encoder import Encoder
@@ -73,12 +78,15 @@ class ZeroShot:
         self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds)
         self.table = aligned_table(recipe, run, self.trained)
         self.counts: Counter[str] = Counter()
+        section = recipe.evaluation.code_switched_training
+        self.switched = load_switched_training(recipe, section, run, self.task) if section is not None else None
 
     def parts(self) -> int:
         """Return the number of units of progress: one for each system, and one for each epoch of fine-tuning."""
         evaluation = self.evaluation
         epochs = len(evaluation.seeds) * len(evaluation.finetune_learning_rates) * evaluation.finetune_epochs
-        return epochs + 6 + len(evaluation.seeds)
+        switched = 0 if self.switched is None else epochs + 1
+        return epochs + switched + 6 + len(evaluation.seeds)
 
     def intent_systems(self, progress: Progress) -> list[System]:
         """Run every system on the intent task."""
@@ -99,7 +107,26 @@ class ZeroShot:
             bag, _, _ = probe_system(BAG, task, [bag_features(trained, self.table, task)] * len(task.seeds), (-1,), penalties)
             systems.append(bag)
         progress.advance(note="bag of embeddings")
+        if self.switched is not None:
+            systems += self._switched_systems(self.switched, progress)
         return [*systems, chance_system(task)]
+
+    def _switched_systems(self, switched: SwitchedTraining, progress: Progress) -> list[System]:
+        trained, evaluation = self.trained, self.evaluation
+        finetuned, _ = finetuned_system(
+            trained,
+            self.task,
+            evaluation,
+            lambda: progress.advance(note="fine-tuning, code-switched"),
+            name=SWITCHED_FINETUNED,
+            copies=switched.copies,
+        )
+        task = with_copies(self.task, switched.copies)
+        features = encoder_features(trained, trained.encoder, task, self.layers, self.counts)
+        probe, _, _ = probe_system(SWITCHED_PROBE, task, [features] * len(task.seeds), self.layers, evaluation.probe_penalties)
+        floor, _ = character_system(task, SWITCHED_FLOOR)
+        progress.advance(note="probe, code-switched")
+        return [probe, finetuned, floor]
 
     def retrieval(self, progress: Progress) -> dict[str, Any]:
         """Return the ``retrieval`` part of the score file."""
@@ -168,6 +195,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
             "mean_differences": scores.mean_differences(),
             "collapsed": scores.collapsed(),
             "english_dev": english_dev(systems),
+            "code_switched_training": zero_shot.switched.record if zero_shot.switched is not None else None,
         }
         progress.advance(note="statistics")
     write_predictions(folder / "predictions", zero_shot.task, systems)
@@ -222,10 +250,20 @@ def summary_table(scores: Mapping[str, Any]) -> str:
     intents = scores["intents"]["languages"]
     systems = list(next(iter(intents.values()))["systems"])
     retrieval = scores["retrieval"]["languages"]
-    lines = [f"{'accuracy, %':<12}" + "".join(f"{name.split('_')[0]:>11}" for name in systems) + f"{'top-1 200':>11}{'top-1 2000':>11}"]
+    lines = [f"{'accuracy, %':<12}" + "".join(f"{_SHORT.get(name, name):>11}" for name in systems) + f"{'top-1 200':>11}{'top-1 2000':>11}"]
     for language, entry in intents.items():
         found = retrieval.get(language, {}).get("systems", {}).get(ENCODER, {})
         cells = [entry["systems"][name]["accuracy"] for name in systems]
         cells += [found[size]["mean"] if found.get(size) else None for size in ("top1_200", "top1_2000")]
         lines.append(f"{language:<12}" + "".join(f"{'-':>11}" if cell is None else f"{cell:>11.1f}" for cell in cells))
     return "\n".join(lines)
+
+
+_SHORT = {
+    CHARACTER_FLOOR: "characters",
+    RANDOM_ENCODER: "random",
+    BAG: "bag",
+    SWITCHED_PROBE: "sw. probe",
+    SWITCHED_FINETUNED: "sw. tuned",
+    SWITCHED_FLOOR: "sw. chars",
+}

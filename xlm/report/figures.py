@@ -22,6 +22,7 @@ _ROW_INCHES = 0.27
 # System of a score file -> (name for readers, colour, marker); the order is that of legends.
 SYSTEMS: dict[str, tuple[str, str, str]] = {
     "probe": ("this encoder, frozen, with a probe", "blue", "o"),
+    "code_switched_training": ("the same, trained on switched English too", "blue", "P"),
     "encoder": ("this encoder", "blue", "o"),
     "finetuned": ("this encoder, fine-tuned", "green", "D"),
     "bag_of_aligned_embeddings": ("its starting embeddings", "purple", "^"),

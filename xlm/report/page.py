@@ -16,6 +16,7 @@ from xlm.report.facts import RunFacts, counted
 from xlm.report.figure_style import SVG_CSS, css_variables
 from xlm.report.figures import ReportFigure
 from xlm.report.ledger_table import ledger_table, phase_table
+from xlm.report.switching_tables import bucket_table, code_switching_table, switched_training_table
 from xlm.report.tables import Table
 from xlm.report.validation_table import validation_table
 
@@ -84,6 +85,7 @@ def headline(facts: RunFacts) -> list[Tile]:
     summary = facts.scores["summary"]
     labels = {
         "intents.probe": "% of intents right in languages without labels (frozen encoder)",
+        "intents.code_switched_training": "% with half a dictionary used on the English training sentences",
         "intents.character_floor": "% for character n-grams, no pretraining",
         "intents.random_encoder": "% for the same encoder with random weights",
         "retrieval.top1_200": "% of translations found among 200",
@@ -115,7 +117,7 @@ def sections(facts: RunFacts) -> Sequence[Section]:
     )
     return (
         Section("Zero-shot transfer", ("intents", "retrieval"), (tables.intents_table(facts), tables.retrieval_table(facts))),
-        Section("Code-switching", ("code_switching",), (tables.code_switching_table(facts),)),
+        Section("Code-switching", ("code_switching",), (switched_training_table(facts), code_switching_table(facts), bucket_table(facts))),
         Section("Training", ("losses", "languages", "ledger", "timeline"), (validation, tables.language_table(facts), *planned_and_seen)),
         Section(
             "Text and vocabulary", ("fertility",), (tables.dropped_table(facts), tables.source_table(facts), tables.vocabulary_table(facts))

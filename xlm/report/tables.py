@@ -121,27 +121,6 @@ def _words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def code_switching_table(facts: RunFacts) -> Table | None:
-    """Accuracy on code-switched English test sentences by language and rate."""
-    languages = languages_of(facts.scores, "code_switching")
-    english: Json = (facts.scores["tasks"].get("code_switching") or {}).get("english", {}).get("systems", {})
-    rows = []
-    if english:
-        plain = (percent(english[name]["accuracy"]) for name in _SWITCHED_SYSTEMS)
-        rows.append(("nothing (English)", *plain, "0 %", "0.0", "", ""))
-    for language, rates in languages.items():
-        for rate, entry in rates.items():
-            scores = (percent(entry["systems"].get(name, {}).get("accuracy")) for name in _SWITCHED_SYSTEMS)
-            mixed = (f"{entry['realised_share']:.0f} %", f"{entry['mean_cmi']:.1f}", f"{entry['sentences']:,}", f"{entry['unswitched']:,}")
-            rows.append((f"{language} at {float(rate):.0%}", *scores, *mixed))
-    columns = ("words switched into", "frozen probe", "char n-grams", "words really switched", "mean CMI", "sentences", "unswitched")
-    note = "A word without an entry in the dictionary stays English: that is why less is switched than asked for."
-    return Table("Code-switched intents, accuracy in %", columns, tuple(rows), note) if languages else None
-
-
-_SWITCHED_SYSTEMS = ("probe", "character_floor")
-
-
 def language_table(facts: RunFacts) -> Table | None:
     """Text kept, and share of the text and of training, by language."""
     text, trained = text_shares(facts.shards), trained_shares(facts.scores["training"])

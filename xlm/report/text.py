@@ -68,6 +68,7 @@ def what_it_shows(facts: RunFacts) -> str:
         parts.append(_gains_sentence(facts))
         parts.append(_chance_sentence(facts))
         parts.append(_start_sentence(facts))
+        parts.append(_switched_sentence(facts))
     top1 = summary.get("retrieval.top1_200")
     if top1 is not None:
         parts.append(_retrieval_sentence(facts, top1))
@@ -130,6 +131,19 @@ def _start_sentence(facts: RunFacts) -> str:
     )
 
 
+def _switched_sentence(facts: RunFacts) -> str:
+    """Say what a dictionary adds on top: words of the English training sentences switched by half of it."""
+    switched = facts.scores["summary"].get("intents.code_switched_training")
+    gain = facts.scores["tasks"]["intents"].get("mean_differences", {}).get("code_switched_training-probe")
+    if switched is None or gain is None:
+        return ""
+    low, high = gain["interval"]
+    return (
+        f"With words of the English training sentences switched by half of a dictionary as well it is {switched:.1f} % "
+        f"({gain['gain']:+.1f} points [{low:.1f}, {high:.1f}])."
+    )
+
+
 def _above_zero(language: Json, difference: str) -> bool:
     interval = (language.get("differences", {}).get(difference) or {}).get("interval")
     return bool(interval and interval[0] > 0)
@@ -184,6 +198,7 @@ def score_rows(scores: Json) -> list[tuple[str, dict[str, float | None]]]:
 
 COLUMNS = {
     "probe": "probe",
+    "code_switched_training": "switched",
     "finetuned": "fine-tuned",
     "bag_of_aligned_embeddings": "start",
     "character_floor": "char floor",
@@ -194,13 +209,14 @@ COLUMNS = {
 
 
 def score_table(scores: Json) -> list[str]:
-    """Return the headline scores as aligned lines for a terminal, the means last."""
+    """Return the headline scores as aligned lines for a terminal, the means last; code-switched training only where there was any."""
     summary = scores["summary"]
     rows = score_rows(scores)
     means: dict[str, float | None] = {name: summary.get(f"intents.{name}") for name in COLUMNS if name != "retrieval"}
     means["retrieval"] = summary.get("retrieval.top1_200")
-    widths = {name: max(8, len(title) + 2) for name, title in COLUMNS.items()}
-    lines = ["language  " + "".join(f"{title:>{widths[name]}}" for name, title in COLUMNS.items())]
+    switched = any(values["code_switched_training"] is not None for _, values in rows)
+    widths = {name: max(8, len(title) + 2) for name, title in COLUMNS.items() if switched or name != "code_switched_training"}
+    lines = ["language  " + "".join(f"{COLUMNS[name]:>{width}}" for name, width in widths.items())]
     for language, values in [*rows, ("mean", means)]:
         cells = (f"{'–' if (value := values[name]) is None else f'{value:.1f}':>{width}}" for name, width in widths.items())
         lines.append(f"{language:<10}" + "".join(cells))
@@ -211,9 +227,11 @@ def closing_lines(run: Path, ui_command: str) -> list[str]:
     """Return what ends a run: the table, where the report is, and how to open the tracking UI."""
     scores = read_json(run / SCORES, required=True)
     summary = scores["summary"]
+    switched = summary.get("intents.code_switched_training") is not None
     lines = [
         "Zero-shot accuracy and retrieval, %  (labels in English only; * not in the means)",
         "start: the aligned embeddings before training; chance: always the most frequent English label",
+        *(["switched: English training sentences with words switched by half a dictionary as well"] if switched else []),
         *score_table(scores),
     ]
     if not score_rows(scores):
