@@ -1,6 +1,6 @@
 from xlm.corpora.documents import SentencePair
 from xlm.corpora.fold import pair_key
-from xlm.tasks.fillers import FEWEST_DEVICES, SLOTS, build_fillers, catalogue_names
+from xlm.tasks.fillers import FEWEST_DEVICES, SLOTS, build_fillers, catalogue_names, filler_halves
 
 
 def _pair(source, target, language="de"):
@@ -62,3 +62,23 @@ def test_the_draw_does_not_depend_on_the_order_of_the_catalogues():
     names = catalogue_names(_many("de"))
     assert build_fillers(names, seed=3) == build_fillers(names[::-1], seed=3)
     assert build_fillers(names, seed=3) != build_fillers(names, seed=4)
+
+
+def test_training_and_test_share_no_string_in_any_language():
+    english = [*_many("de"), _pair("Kitchen", "Küche"), _pair("Garage", "Garage im Hof"), _pair("Attic", "Dachboden")]
+    halves = filler_halves(catalogue_names(english, english=True), seed=5)
+    german = filler_halves(catalogue_names(english), seed=5)
+    back = {pair.target: pair.source for pair in english}
+    train = {text for texts in halves.train.values() for text in texts}
+    test = {text for texts in halves.test.values() for text in texts}
+    assert train
+    assert test
+    assert train.isdisjoint(test)
+    assert {back[text] for texts in german.test.values() for text in texts}.isdisjoint(train)
+
+
+def test_a_text_that_translates_strings_of_both_halves_is_for_the_test():
+    pairs = [_pair(f"{letter}{letter}o", "einerlei") for letter in "abcdefghijkl"]
+    halves = filler_halves(catalogue_names(pairs), seed=1)
+    assert "einerlei" in {text for texts in halves.test.values() for text in texts}
+    assert "einerlei" not in {text for texts in halves.train.values() for text in texts}

@@ -4,16 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xlm.codeswitch.tokens import tokenise
 from xlm.config.recipe import IntentsSection
+from xlm.tasks.fillers import FillerHalves
 from xlm.tasks.grammar import Template, load_grammar
-from xlm.tasks.intents import clean_sentence, draw_intents, family, split_templates
+from xlm.tasks.intents import clean_sentence, clean_slotted, draw_intents, family, split_templates
+from xlm.tasks.sampling import Slot, SlottedText
 
-FILLERS = {
-    "name": ("Desk Lamp", "Fan", "Heater", "Radio"),
-    "area": ("Kitchen", "Office"),
-    "message": ("Dinner is ready",),
-    "shopping_list_item": ("Milk",),
-}
+FILLERS = FillerHalves(
+    train={"name": ("Toaster", "Kettle"), "area": ("Attic", "Hall"), "message": ("Lunch is ready",), "shopping_list_item": ("Tea",)},
+    test={
+        "name": ("Desk Lamp", "Fan", "Heater", "Radio"),
+        "area": ("Kitchen", "Office"),
+        "message": ("Dinner is ready",),
+        "shopping_list_item": ("Milk",),
+    },
+)
+NOTHING = FillerHalves({}, {})
 SECTION = IntentsSection(sentences_per_template=3)
 LABELS = ("AddItem", "Announce", "Open", "SetBrightness", "TurnOn")
 
@@ -102,10 +109,10 @@ def test_one_text_never_has_two_labels_or_two_splits():
         )
         return Grammar("en", templates, {}, {}, {})
 
-    two_labels = draw_intents(grammar(A=["go (left|right)"], B=["go (left|up)"]), {}, ("A", "B"), SECTION, 0, source=True)
+    two_labels = draw_intents(grammar(A=["go (left|right)"], B=["go (left|up)"]), NOTHING, ("A", "B"), SECTION, 0, source=True)
     assert {sentence.text for sentence in two_labels.sentences} == {"go right", "go up"}
     assert two_labels.dropped == {"sentence under two intents": 2}
-    two_splits = draw_intents(grammar(A=["go", "go!", "go?", "go;now"]), {}, ("A",), SECTION, 0, source=True)
+    two_splits = draw_intents(grammar(A=["go", "go!", "go?", "go;now"]), NOTHING, ("A",), SECTION, 0, source=True)
     assert sum(sentence.text == "go" for sentence in two_splits.sentences) == 1
     crossing = two_splits.dropped.get("sentence in an earlier split", 0) + two_splits.dropped.get("sentence repeated", 0)
     assert crossing >= 2
@@ -138,3 +145,51 @@ def test_cleaning_leaves_single_spaces_and_is_idempotent(text, language):
     assert once == once.strip()
     assert "  " not in once
     assert clean_sentence(once, language) == once
+
+
+def test_slots_are_filled_otherwise_in_training_and_their_words_are_tagged(intents_wheel):
+    draw = draw_intents(load_grammar(intents_wheel, "en"), FILLERS, LABELS, SECTION, 7, source=True)
+    filled = {"train": set(), "test": set()}
+    for sentence in draw.sentences:
+        words = [sentence.text[token.start : token.end] for token in tokenise(sentence.text)]
+        tags = sentence.tags.split()
+        assert len(tags) == len(words)
+        half = "train" if sentence.split == "train" else "test"
+        known = {word for texts in getattr(FILLERS, half).values() for text in texts for word in text.lower().split()}
+        for word, tag in zip(words, tags, strict=True):
+            if tag.partition("-")[2] in ("name", "area", "message", "shopping_list_item"):
+                filled[half].add(word)
+                assert word in known
+            elif tag == "O":
+                assert word not in known - {"is", "on"}
+    assert filled["train"]
+    assert filled["test"]
+    assert filled["train"] & filled["test"] <= {"is", "ready"}
+
+
+@given(
+    st.lists(st.tuples(st.text("aB İΣς'.-%5 \t灯打", max_size=6), st.sampled_from([None, "x", "y"])), max_size=8),
+    st.sampled_from(["en", "tr", "el"]),
+)
+def test_slots_stay_on_their_text_through_cleaning(parts, language):
+    text = "".join(part for part, _ in parts)
+    slots, start = [], 0
+    for part, name in parts:
+        slots += [Slot(start, start + len(part), name)] if name else []
+        start += len(part)
+    cleaned = clean_slotted(SlottedText(text, tuple(slots)), language)
+    assert cleaned.text == clean_sentence(text, language)
+    assert all(before.end <= after.start for before, after in zip(cleaned.slots, cleaned.slots[1:], strict=False))
+    # What a slot holds is what it held, but for what cleaning takes out: spaces, punctuation, capitals.
+    left = iter(cleaned.slots)
+    for slot in slots:
+        letters = [letter for letter in text[slot.start : slot.end].lower() if letter.isalnum()]
+        if letters:
+            kept = next(one for one in left if any(letter.isalnum() for letter in cleaned.text[one.start : one.end]))
+            assert kept.name == slot.name
+            found = [letter for letter in cleaned.text[kept.start : kept.end].lower() if letter.isalnum()]
+            assert [_plain(letter) for letter in found] == [_plain(letter) for letter in letters]
+
+
+def _plain(letter):
+    return {"ς": "σ", "ı": "i"}.get(letter, letter)

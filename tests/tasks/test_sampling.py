@@ -33,7 +33,7 @@ def _grammar(text, lists=LISTS):
 def _draws(grammar, fillers=None, count=600):
     (template,) = grammar.templates
     sampler, generator = SentenceSampler(grammar, fillers or {}), keyed_generator("draws")
-    return {normalize_whitespace(sampler.draw(template, generator)).strip() for _ in range(count)}
+    return {normalize_whitespace(sampler.draw(template, generator).text).strip() for _ in range(count)}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_numbers_are_spelled_in_the_language_of_the_sentence():
 def test_open_slots_take_the_fillers(intents_wheel):
     grammar = load_grammar(intents_wheel, "en")
     sampler, generator = SentenceSampler(grammar, FILLERS), keyed_generator(1)
-    texts = {sampler.draw(template, generator) for template in grammar.templates for _ in range(30)}
+    texts = {sampler.draw(template, generator).text for template in grammar.templates for _ in range(30)}
     assert "say dinner is ready" in texts
     assert any("lamp" in text for text in texts)
     assert not any(character in text for text in texts for character in "{}<>[]()|")
@@ -105,3 +105,28 @@ def test_what_cannot_be_filled_is_named(text, message):
     (template,) = grammar.templates
     with pytest.raises(UnfilledTemplateError, match=message):
         SentenceSampler(grammar, {"place": ()}).draw(template, keyed_generator(0))
+
+
+def test_slots_say_where_their_text_stands():
+    grammar = _grammar("put {area} [{color:shade}] to {level:@answer} {1..3:count} [in {name}]")
+    (template,) = grammar.templates
+    sampler, generator = SentenceSampler(grammar, FILLERS), keyed_generator("slots")
+    seen = set()
+    for _ in range(60):
+        drawn = sampler.draw(template, generator)
+        filled = {slot.name: drawn.text[slot.start : slot.end] for slot in drawn.slots}
+        assert filled["area"] == "kitchen"
+        assert filled["count"] in ("one", "two", "three")
+        assert filled.get("shade") in (None, "dark red", "light red", "blue")
+        assert filled.get("name") in (None, *FILLERS["name"])
+        assert "answer" not in filled
+        assert [slot.start for slot in drawn.slots] == sorted(slot.start for slot in drawn.slots)
+        seen |= set(filled)
+    assert seen == {"area", "shade", "count", "name"}
+
+
+def test_a_slot_inside_a_slots_value_is_part_of_it():
+    grammar = _grammar("set {place}", {"place": {"values": ["the {name} room"]}})
+    (template,) = grammar.templates
+    drawn = SentenceSampler(grammar, FILLERS).draw(template, keyed_generator(0))
+    assert [(slot.name, drawn.text[slot.start : slot.end]) for slot in drawn.slots] == [("place", drawn.text.removeprefix("set "))]

@@ -20,7 +20,7 @@ from xlm.errors import UserError
 from xlm.runs.progress import Progress
 from xlm.runs.stage import write_json
 from xlm.tasks.evaluation_sets import HELD_OUT, TASKS_RECORD, save_intents, save_retrieval, set_fingerprint
-from xlm.tasks.fillers import CatalogueName, build_fillers, catalogue_names
+from xlm.tasks.fillers import CatalogueName, catalogue_names, filler_halves
 from xlm.tasks.grammar import Grammar, load_grammar
 from xlm.tasks.intents import IntentDraw, draw_intents
 from xlm.tasks.retrieval import RetrievalDraw, draw_retrieval
@@ -129,7 +129,7 @@ def _add_names(english: list[CatalogueName], pairs: Sequence[SentencePair]) -> N
 
 
 def _intents_of(grammar: Grammar, names: Sequence[CatalogueName], labels: Sequence[str], section: TasksSection) -> IntentDraw:
-    fillers = build_fillers(names, section.seed)
+    fillers = filler_halves(names, section.seed)
     return draw_intents(grammar, fillers, labels, section.intents, section.seed, source=grammar.language == ENGLISH)
 
 

@@ -28,13 +28,17 @@ HELD_OUT = "held_out.npz"
 
 @dataclass(frozen=True, slots=True)
 class IntentSentence:
-    """One sentence and its intent; sentences of one ``template`` (a family, see `intents.family`) are in the same ``split``."""
+    """One sentence and its intent; sentences of one ``template`` (a family, see `intents.family`) are in the same ``split``.
+
+    ``tags``: one BIO tag a word (`xlm.tasks.slots`), with spaces between them.
+    """
 
     id: str
     text: str
     label: str
     template: str
     split: Split
+    tags: str = ""
 
 
 @dataclass(frozen=True, slots=True)

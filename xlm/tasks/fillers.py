@@ -3,7 +3,8 @@
 The package leaves open what a home is like (which rooms, which devices, which items stand on a list).
 Names come from the translation catalogues, where the same name exists in many languages, so that a
 sentence's slots speak its own language. Every slot has a share of the catalogue keys to itself: no string
-that fills an area can fill a device name, in any language.
+that fills an area can fill a device name, in any language. And every English string belongs to training or to
+dev and test, with its translations, so that no slot is filled in a test as it was in training.
 """
 
 from __future__ import annotations
@@ -94,6 +95,26 @@ def catalogue_names(pairs: Iterable[SentencePair], *, english: bool = False) -> 
         if english or fold(pair.target) != folded:
             names[pair.key] = CatalogueName(pair.key, folded, text)
     return list(names.values())
+
+
+@dataclass(frozen=True)
+class FillerHalves:
+    """Texts by slot name for training, and others, of other English strings, for dev and test."""
+
+    train: Mapping[str, tuple[str, ...]]
+    test: Mapping[str, tuple[str, ...]]
+
+
+def filler_halves(names: Sequence[CatalogueName], seed: int) -> FillerHalves:
+    """Split the names by their English and build the fillers of each half."""
+    halves: tuple[list[CatalogueName], list[CatalogueName]] = ([], [])
+    for name in names:
+        halves[key_int64(seed, "filler half", name.english) % 2].append(name)
+    train, test = (build_fillers(half, seed) for half in halves)
+    # One text may translate strings of both halves ("Lampe": lamp, light): it stays in the test half.
+    tested = {text.casefold() for texts in test.values() for text in texts}
+    kept = {slot: tuple(text for text in texts if text.casefold() not in tested) for slot, texts in train.items()}
+    return FillerHalves(kept, test)
 
 
 def build_fillers(names: Sequence[CatalogueName], seed: int) -> dict[str, tuple[str, ...]]:

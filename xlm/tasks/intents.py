@@ -6,6 +6,9 @@ stratified by label. English has train, dev and test; every other language has d
 and test only, since the zero-shot protocol takes its labels from English alone. The label set is what the
 package has in English; a sentence of another label cannot be predicted and is dropped and counted.
 
+Each sentence has the slots of its template as tags on its words. What fills the open slots is another in training
+than in dev and test (`fillers`), so that a tagger cannot know a room or a device by heart, in any language.
+
 The text is what a speech recogniser would give: lower case, single spaces, no punctuation outside words
 and numbers.
 """
@@ -13,6 +16,7 @@ and numbers.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +26,13 @@ import regex
 from xlm.config.recipe import IntentsSection
 from xlm.seeding import key_digest, keyed_generator
 from xlm.tasks.evaluation_sets import IntentSentence, Split
+from xlm.tasks.fillers import FillerHalves
 from xlm.tasks.grammar import Grammar, Template
-from xlm.tasks.sampling import SentenceSampler, UnfilledTemplateError
+from xlm.tasks.sampling import SentenceSampler, Slot, SlottedText, UnfilledTemplateError
+from xlm.tasks.slots import tag_words
 
-_BETWEEN_UNSPACED = regex.compile(r"(?<=[\p{Han}\p{Hiragana}\p{Katakana}])\s+(?=[\p{Han}\p{Hiragana}\p{Katakana}])")
+# Spaces at the ends, after another space, and between Chinese or Japanese characters.
+_UNSEEN_SPACE = regex.compile(r"^ +| +$|(?<=[\p{Han}\p{Hiragana}\p{Katakana}]) +(?=[\p{Han}\p{Hiragana}\p{Katakana}])|(?<= ) +")
 # Kept: what joins letters and digits (l'heure, living-room, 50-minute, 20.5, 7:30, 1/2), a sign before a number,
 # and % (° is a symbol to Unicode), which are said.
 _PUNCTUATION = regex.compile(
@@ -56,7 +63,7 @@ class IntentDraw:
 
 
 def draw_intents(
-    grammar: Grammar, fillers: Mapping[str, Sequence[str]], labels: Sequence[str], section: IntentsSection, seed: int, *, source: bool
+    grammar: Grammar, fillers: FillerHalves, labels: Sequence[str], section: IntentsSection, seed: int, *, source: bool
 ) -> IntentDraw:
     """Draw at most ``section.sentences_per_template`` sentences a template; ``source`` marks the language with a train split."""
     dropped: Counter[str] = Counter(grammar.dropped)
@@ -64,28 +71,34 @@ def draw_intents(
     templates = [template for template in grammar.templates if template.label in known]
     if len(templates) < len(grammar.templates):
         dropped["label unknown in English (templates)"] = len(grammar.templates) - len(templates)
-    sampler = SentenceSampler(grammar, fillers)
-    texts: dict[str, list[tuple[int, str]]] = {}
+    samplers = {"test": SentenceSampler(grammar, fillers.test)}
+    if source:
+        samplers["train"] = SentenceSampler(grammar, fillers.train)
+    sentences: dict[str, dict[str, list[SlottedText]]] = {}
     for template in templates:
-        generator = keyed_generator(seed, "intents", template.id)
         try:
-            raw = sampler.draw_distinct(template, section.sentences_per_template, generator)
+            sentences[template.id] = {half: _cleaned(sampler, template, section, seed) for half, sampler in samplers.items()}
         except UnfilledTemplateError as error:
             dropped[f"template with {error}"] += 1
-            continue
-        cleaned = [(number, clean_sentence(text, grammar.language)) for number, text in enumerate(raw)]
-        texts[template.id] = [(number, text) for number, text in cleaned if text]
-        dropped["sentence empty"] += len(cleaned) - len(texts[template.id])
     # Only what can be said is split, so that a label's shares are of sentences that exist.
-    said = [template for template in templates if texts.get(template.id)]
+    said = [template for template in templates if any(sentence.text for sentence in sentences.get(template.id, {}).get("test", []))]
     splits = split_templates(said, section, seed, source=source)
-    drawn = [
-        IntentSentence(f"{template.id}:{number}", text, template.label, family(template), splits[template.id])
-        for template in said
-        for number, text in texts[template.id]
-    ]
+    drawn = []
+    for template in said:
+        split = splits[template.id]
+        for number, sentence in enumerate(sentences[template.id]["train" if split == "train" else "test"]):
+            if sentence.text:
+                tags = " ".join(tag_words(sentence.text, sentence.slots))
+                drawn.append(IntentSentence(f"{template.id}:{number}", sentence.text, template.label, family(template), split, tags))
+            else:
+                dropped["sentence empty"] += 1
     dropped = Counter({reason: count for reason, count in dropped.items() if count})
     return IntentDraw(grammar.language, tuple(_unambiguous(drawn, dropped)), dict(dropped))
+
+
+def _cleaned(sampler: SentenceSampler, template: Template, section: IntentsSection, seed: int) -> list[SlottedText]:
+    drawn = sampler.draw_distinct(template, section.sentences_per_template, keyed_generator(seed, "intents", template.id))
+    return [clean_slotted(sentence, sampler.language) for sentence in drawn]
 
 
 def family(template: Template) -> str:
@@ -127,10 +140,29 @@ def split_templates(templates: Sequence[Template], section: IntentsSection, seed
 
 def clean_sentence(text: str, language: str) -> str:
     """Return a drawn sentence in lower case, without punctuation, with single spaces (none between Chinese or Japanese characters)."""
+    return clean_slotted(SlottedText(text), language).text
+
+
+def clean_slotted(drawn: SlottedText, language: str) -> SlottedText:
+    """Clean a drawn sentence as `clean_sentence` says, its slots along: each keeps what is left of it, without spaces at its ends."""
+    text = drawn.text
     if language.split("-")[0] in _TURKIC:
         text = text.replace("İ", "i").replace("I", "ı")
-    text = _PUNCTUATION.sub(" ", text.lower())
-    return _BETWEEN_UNSPACED.sub("", " ".join(text.split()))
+    lower = text.lower()
+    if len(lower) != len(text):  # İ alone becomes two characters; nothing may move
+        lower = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+    spaced = "".join(" " if letter.isspace() else letter for letter in _PUNCTUATION.sub(" ", lower))
+    dropped = {index for match in _UNSEEN_SPACE.finditer(spaced) for index in range(*match.span())}
+    kept = [index for index in range(len(spaced)) if index not in dropped]
+    cleaned = "".join(spaced[index] for index in kept)
+    slots = []
+    for slot in drawn.slots:
+        start, end = bisect_left(kept, slot.start), bisect_left(kept, slot.end)
+        inside = cleaned[start:end]
+        start, end = start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
+        if start < end:
+            slots.append(Slot(start, end, slot.name))
+    return SlottedText(cleaned, tuple(slots))
 
 
 def _unambiguous(sentences: Sequence[IntentSentence], dropped: Counter[str]) -> list[IntentSentence]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -37,6 +38,36 @@ class UnfilledTemplateError(Exception):
     """A template refers to a rule or a slot for which there is no text; the message names it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What fills a slot of a sentence: its characters ``text[start:end]`` and the name of the slot."""
+
+    start: int
+    end: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlottedText:
+    """A sentence and its slots in order; they do not overlap (of a slot inside a slot's value only the outer one counts)."""
+
+    text: str
+    slots: tuple[Slot, ...] = ()
+
+
+@dataclass
+class _Written:
+    """A sentence as it is written piece by piece."""
+
+    pieces: list[str] = field(default_factory=list)
+    length: int = 0
+    slots: list[Slot] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self.length += len(text)
+
+
 class SentenceSampler:
     """Draw raw sentences of one language; ``fillers`` give the text of its open slots."""
 
@@ -48,44 +79,65 @@ class SentenceSampler:
         self._numbers: dict[str, tuple[float, ...]] = {}
         self._words: dict[float, tuple[str, ...]] = {}
 
-    def draw(self, template: Template, generator: np.random.Generator) -> str:
+    @property
+    def language(self) -> str:
+        """Return the language of the sentences."""
+        return self._grammar.language
+
+    def draw(self, template: Template, generator: np.random.Generator) -> SlottedText:
         """Return one sentence, white space as it fell.
 
         Raises UnfilledTemplateError for a rule or slot that is not there.
         """
-        return self._walk(template.expression, generator, 0)
+        written = _Written()
+        self._walk(template.expression, generator, 0, written)
+        return SlottedText("".join(written.pieces), tuple(written.slots))
 
-    def draw_distinct(self, template: Template, count: int, generator: np.random.Generator) -> list[str]:
+    def draw_distinct(self, template: Template, count: int, generator: np.random.Generator) -> list[SlottedText]:
         """Return up to ``count`` different sentences; fewer where the template hardly varies."""
-        found: dict[str, None] = {}
+        found: dict[str, SlottedText] = {}
         for _ in range(count * DRAWS_PER_SENTENCE):
-            found.setdefault(self.draw(template, generator))
+            drawn = self.draw(template, generator)
+            found.setdefault(drawn.text, drawn)
             if len(found) == count:
                 break
-        return list(found)
+        return list(found.values())
 
-    def _walk(self, node: Expression, generator: np.random.Generator, depth: int) -> str:
+    def _walk(self, node: Expression, generator: np.random.Generator, depth: int, written: _Written) -> None:
         kinds = self._expressions
         if depth > MAX_DEPTH:
             raise UnfilledTemplateError("rules in a circle")
         if isinstance(node, kinds.TextChunk):
-            return str(node.original_text)
-        if isinstance(node, kinds.Alternative):
-            return self._walk(_choose(node.items, generator), generator, depth + 1)
-        if isinstance(node, kinds.Permutation):
-            order = generator.permutation(len(node.items))
-            return "".join(self._walk(node.items[index], generator, depth + 1) for index in order)
-        if isinstance(node, kinds.Group):
-            return "".join(self._walk(item, generator, depth + 1) for item in node.items)
-        if isinstance(node, kinds.RuleReference):
+            written.add(str(node.original_text))
+        elif isinstance(node, kinds.Alternative):
+            self._walk(_choose(node.items, generator), generator, depth + 1, written)
+        elif isinstance(node, kinds.Permutation):
+            for index in generator.permutation(len(node.items)):
+                self._walk(node.items[index], generator, depth + 1, written)
+        elif isinstance(node, kinds.Group):
+            for item in node.items:
+                self._walk(item, generator, depth + 1, written)
+        elif isinstance(node, kinds.RuleReference):
             if node.rule_name not in self._grammar.rules:
                 raise UnfilledTemplateError(f"no rule <{node.rule_name}>")
-            return self._walk(self._grammar.rules[node.rule_name], generator, depth + 1)
-        if isinstance(node, kinds.ListReference):
-            return self._slot(node, generator, depth)
-        raise UnfilledTemplateError(f"unknown syntax {type(node).__name__}")
+            self._walk(self._grammar.rules[node.rule_name], generator, depth + 1, written)
+        elif isinstance(node, kinds.ListReference):
+            start, inside = written.length, len(written.slots)
+            self._fill(node, generator, depth, written)
+            if not node.is_capture:  # which an answer refers to, not the intent
+                written.slots[inside:] = [Slot(start, written.length, str(node.slot_name))]
+        else:
+            raise UnfilledTemplateError(f"unknown syntax {type(node).__name__}")
 
-    def _slot(self, node: ListReference, generator: np.random.Generator, depth: int) -> str:
+    def _fill(self, node: ListReference, generator: np.random.Generator, depth: int, written: _Written) -> None:
+        values = self._grammar.lists.get(str(node.list_name))
+        if node.get_inline_range() is None and isinstance(values, self._lists.TextSlotList) and values.values:
+            self._walk(_choose(values.values, generator).text_in, generator, depth + 1, written)
+        else:
+            written.add(self._value(node, generator))
+
+    def _value(self, node: ListReference, generator: np.random.Generator) -> str:
+        """Return a number of the slot's range, or one of the fillers."""
         name = str(node.list_name)
         inline = node.get_inline_range()
         if inline is not None:
@@ -96,8 +148,6 @@ class SentenceSampler:
             numbers = self._numbers.setdefault(name, tuple(values.get_numbers()))
             number = _choose(numbers, generator)
             return _choose(self._spelled(number), generator) if values.words else _digits(number)
-        if isinstance(values, self._lists.TextSlotList) and values.values:
-            return self._walk(_choose(values.values, generator).text_in, generator, depth + 1)
         fillers = self._fillers.get(name)
         if not fillers:
             raise UnfilledTemplateError(f"no text for the slot {{{name}}}")
