@@ -7,7 +7,7 @@ import pytest
 
 import xlm.training.lost_ranks as lost_ranks
 from xlm.errors import UserError
-from xlm.training.lost_ranks import FailedRankError, LostRankError, exit_code, explain, is_cut_off, named
+from xlm.training.lost_ranks import FailedRankError, LostRankError, exit_code, explain, is_cut_off, long_silence, named
 from xlm.training.meeting import Ending, Member
 
 # What gloo 2.13 raises, as plain RuntimeErrors.
@@ -103,3 +103,9 @@ def test_who_waited_for_nobody_is_named_with_its_place_in_the_code(told):
 
 def test_hosts_are_listed_with_their_ranks():
     assert named([ALDER, BIRCH, Member(2, "birch", "-", 1)]) == "alder (rank 0) and birch (ranks 1 and 2)"
+
+
+def test_a_silence_longer_than_the_timeout_has_its_reason():
+    told = str(long_silence([BIRCH, CEDAR], 30.0))
+    assert told.startswith("no sign of birch (rank 1) and cedar (rank 2) for")
+    assert "for more than 30 s (training.process_group_timeout_s): the host is down or stopped, or the network to it is cut." in told

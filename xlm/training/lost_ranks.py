@@ -81,7 +81,10 @@ def rank_0_is_gone(members: Sequence[Member], rank: int, silent_s: float) -> Los
 
 def long_silence(members: Iterable[Member], timeout_s: float) -> LostRankError:
     """Return the sentence for ranks that gave no sign for longer than collectives wait."""
-    return LostRankError(f"no sign of {named(members)} for more than {timeout_s:.0f} s (training.process_group_timeout_s). {GO_ON}")
+    return LostRankError(
+        f"no sign of {named(members)} for more than {timeout_s:.0f} s (training.process_group_timeout_s): the host is down or "
+        f"stopped, or the network to it is cut. {GO_ON}"
+    )
 
 
 def _first_problem(endings: dict[int, Ending], members: Sequence[Member]) -> UserError | None:

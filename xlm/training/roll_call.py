@@ -210,9 +210,12 @@ class RollCall:
         if not self._ending.acquire(blocking=False):
             return
         assert self._heartbeat is not None
-        silent = [self.members[rank] for rank in self._heartbeat.silent(self._timeout_s)]
+        silent = self._heartbeat.silent(self._timeout_s)
         if self._process.is_main or self._is_first_beside_rank_0():
-            lost = long_silence(silent, self._timeout_s)
+            if 0 in silent:  # as where a collective gives up first
+                lost = rank_0_is_gone(self.members, self._process.rank, self._heartbeat.silent_s(0))
+            else:
+                lost = long_silence([self.members[rank] for rank in silent], self._timeout_s)
             print(f"error: {lost}", file=sys.stderr, flush=True)
         os._exit(LOST_EXIT_CODE)
 
