@@ -11,7 +11,6 @@ from xlm.evaluation.finetune import (
     has_collapsed,
     linear_schedule,
     predict,
-    subset_of,
 )
 from xlm.evaluation.packing import TokenisedTexts
 from xlm.model.encoder import Encoder
@@ -126,6 +125,6 @@ def test_collapse_is_more_than_the_share_of_one_label():
 
 
 def test_subset_keeps_texts_and_labels_together(data):
-    part = subset_of(data[0], np.array([3, 1]))
+    part = data[0].subset(np.array([3, 1]))
     assert part.labels.tolist() == data[0].labels[[3, 1]].tolist()
     assert part.texts.sequences[0] is data[0].texts.sequences[3]

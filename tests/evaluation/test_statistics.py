@@ -104,3 +104,17 @@ def test_shapes_that_do_not_fit_are_refused():
         draws.distribution(np.zeros((2, 2)))
     with pytest.raises(UserError, match="without sentences"):
         bootstrap([])
+
+
+def test_ratio_of_sums_is_resampled_template_by_template():
+    rng = np.random.default_rng(2)
+    templates = [f"t{number % 5}" for number in range(40)]
+    bootstrap = TemplateBootstrap(templates, seeds=2, samples=400, key=("a",), seed_key=("b",))
+    right, total = rng.integers(0, 3, (2, 40)).astype(float), rng.integers(0, 6, (2, 40)).astype(float)
+    ratios = bootstrap.ratio_distribution(2 * right, total)
+    assert ratios.shape == (400,)
+    whole = np.mean(2 * right.sum(axis=1) / total.sum(axis=1))
+    assert abs(ratios.mean() - whole) < 0.05
+    # With the same count below every line, a ratio of sums is a mean.
+    np.testing.assert_allclose(bootstrap.ratio_distribution(right, np.ones((2, 40))), bootstrap.distribution(right))
+    assert (bootstrap.ratio_distribution(right, np.zeros((2, 40))) == 0).all()

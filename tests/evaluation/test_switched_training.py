@@ -5,7 +5,7 @@ from xlm.codeswitch.tokens import tokenise
 from xlm.config.recipe import CodeSwitchedTraining, Recipe
 from xlm.corpora.documents import SentencePair
 from xlm.corpora.store import write_pairs
-from xlm.evaluation.finetune import LabelledTexts, subset_of
+from xlm.evaluation.finetune import LabelledTexts
 from xlm.evaluation.intent_task import IntentTask, Sentences, training_subset
 from xlm.evaluation.lexicons import load_lexicons
 from xlm.evaluation.packing import TokenisedTexts
@@ -82,9 +82,9 @@ def test_versions_take_turns():
         return TokenisedTexts(tuple(np.array([first + row]) for row in range(6)), 0)
 
     data = LabelledTexts(texts(0), np.arange(6), (texts(100), texts(200)))
-    seen = [[int(data.sequence(row, epoch)[0]) for row in range(6)] for epoch in (1, 2, 3)]
+    seen = [data.batch(np.arange(6), epoch).input_ids.tolist() for epoch in (1, 2, 3)]
     assert sorted(value for epoch in seen for value in epoch) == sorted([*range(6), *range(100, 106), *range(200, 206)])
     assert all({value // 100 for value in epoch} == {0, 1, 2} for epoch in seen)
     assert all(value % 100 == row for epoch in seen for row, value in enumerate(epoch))
-    assert int(subset_of(data, np.array([4])).sequence(0, 1)[0]) == 104
-    assert int(LabelledTexts(texts(0), np.arange(6)).sequence(3, 7)[0]) == 3
+    assert data.subset(np.array([4])).batch(np.array([0]), 1).input_ids.tolist() == [104]
+    assert LabelledTexts(texts(0), np.arange(6)).batch(np.array([3]), 7).input_ids.tolist() == [3]

@@ -52,6 +52,16 @@ def intents_entry(language: str) -> dict:
     return {"sentences": 1200, "templates": 310, "shown_only": shown_only, "systems": systems, "differences": differences}
 
 
+def slots_entry(language: str) -> dict:
+    f1 = PROBE[language] - 10.0
+    systems = {
+        name: {"f1": f1 - less, "interval": [f1 - less - 2, f1 - less + 2], "strict_f1": f1 - less - 1}
+        for name, less in (("probe", 0), ("finetuned", -3), ("character_floor", 20), ("random_encoder", 22))
+    }
+    gain = {"gain": 20.0, "interval": [17.0, 23.0]}
+    return {"sentences": 1100, "entities": 1500, "systems": systems, "differences": {"probe-character_floor": gain}}
+
+
 def retrieval_entry(language: str) -> dict:
     def top1(mean: float) -> dict:
         return {"en_to_xx": mean - 0.7, "xx_to_en": mean + 0.7, "mean": mean}
@@ -80,6 +90,11 @@ def zero_shot_scores() -> dict:
             "code_switched_training": {"rate": 0.5, "copies": 4, "realised_share": 27.3, "mean_cmi": 24.0},
             "collapsed": {},
         },
+        "slots": {
+            "tags": 40,
+            "languages": {language: slots_entry(language) for language in LANGUAGES},
+            "mean_differences": {"probe-character_floor": {"gain": 20.0, "interval": [18.0, 22.0]}},
+        },
         "retrieval": {
             "layer": "final",
             "languages": {language: retrieval_entry(language) for language in LANGUAGES[1:]},
@@ -90,6 +105,8 @@ def zero_shot_scores() -> dict:
             "intents.finetuned": sum(mean) / len(mean) - 2,
             "intents.code_switched_training": sum(mean) / len(mean) + 4,
             "intents.character_floor": 9.4,
+            "slots.probe": 25.6,
+            "slots.finetuned": 28.6,
             "intents.random_encoder": 5.5,
             "intents.bag_of_aligned_embeddings": 17.8,
             "retrieval.top1_200": 94.1,

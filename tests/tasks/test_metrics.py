@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from seqeval.metrics.sequence_labeling import get_entities
+from seqeval.scheme import IOB2, Entities
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.neighbors import NearestNeighbors
 
-from xlm.tasks.metrics import accuracy, macro_f1, margin_retrieval, top1_retrieval
+from xlm.tasks.metrics import accuracy, entities, macro_f1, margin_retrieval, top1_retrieval
 
 LABELS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1, max_size=40)
 
@@ -79,3 +81,19 @@ def test_both_directions_are_told_apart():
     assert (score.forward, score.backward) == (0.5, 1.0)
     swapped = top1_retrieval(target, source)
     assert (swapped.forward, swapped.backward) == (1.0, 0.5)
+
+
+TAGS = st.sampled_from(["O", "B-a", "I-a", "B-b", "I-b"])
+
+
+@given(st.lists(TAGS, max_size=12))
+def test_entities_are_those_of_seqeval(tags):
+    assert entities(tags) == {(name, start, end + 1) for name, start, end in get_entities(tags)}
+    strict = Entities([tags], scheme=IOB2).entities[0] if tags else []
+    assert entities(tags, strict=True) == {(one.tag, one.start, one.end) for one in strict}
+
+
+def test_where_entities_begin():
+    assert entities(["B-a", "I-a", "I-b", "O", "I-b", "B-b"]) == {("a", 0, 2), ("b", 2, 3), ("b", 4, 5), ("b", 5, 6)}
+    assert entities(["B-a", "I-a", "I-b", "O", "I-b", "B-b"], strict=True) == {("a", 0, 2), ("b", 5, 6)}
+    assert entities([]) == set()

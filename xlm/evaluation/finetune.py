@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xlm.evaluation.encode import TOKENS_PER_BATCH, autocast
-from xlm.evaluation.packing import Ids, PackedTexts, TokenisedTexts, batches_by_length, pack
+from xlm.evaluation.packing import PackedTexts, TokenisedTexts, batches_by_length, pack
 from xlm.evaluation.probe import Labels
+from xlm.evaluation.words import word_rows
 from xlm.model.dropout import Dropout
 from xlm.model.encoder import Encoder
 from xlm.model.pooling import mean_pool
@@ -51,14 +53,51 @@ class LabelledTexts:
     labels: Labels
     versions: tuple[TokenisedTexts, ...] = ()
 
-    def sequence(self, row: int, epoch: int) -> Ids:
-        """Return the version of sentence ``row`` for an epoch: every epoch mixes them, and each comes as often."""
+    def __len__(self) -> int:
+        return len(self.texts.sequences)
+
+    def batch(self, rows: NDArray[np.int64], epoch: int, language: int | None = None) -> PackedTexts:
+        """Pack the sentences of ``rows`` in the version due in an epoch: every epoch mixes them, and each comes as often."""
         every = (self.texts, *self.versions)
-        return every[(row + epoch) % len(every)].sequences[row]
+        return pack([every[(row + epoch) % len(every)].sequences[row] for row in rows], language)
+
+    def targets(self, rows: NDArray[np.int64]) -> Labels:
+        """Return a label a sentence."""
+        return self.labels[rows]
+
+    def subset(self, rows: NDArray[np.int64]) -> LabelledTexts:
+        """Return the sentences of ``rows``."""
+        return LabelledTexts(self.texts.select(rows), self.labels[rows], tuple(version.select(rows) for version in self.versions))
+
+
+@dataclass(frozen=True)
+class LabelledWords:
+    """Tokenised sentences and a label for each of their words."""
+
+    texts: TokenisedTexts
+    labels: tuple[Labels, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, rows: NDArray[np.int64], epoch: int, language: int | None = None) -> PackedTexts:
+        """Pack the sentences of ``rows``, the same in every epoch."""
+        return self.texts.packed(rows, language)
+
+    def targets(self, rows: NDArray[np.int64]) -> Labels:
+        """Return a label a word."""
+        return np.concatenate([self.labels[row] for row in rows])
+
+    def subset(self, rows: NDArray[np.int64]) -> LabelledWords:
+        """Return the sentences of ``rows``."""
+        return LabelledWords(self.texts.select(rows), tuple(self.labels[row] for row in rows))
+
+
+Labelled = TypeVar("Labelled", LabelledTexts, LabelledWords)
 
 
 class Classifier(nn.Module):
-    """An encoder and a linear layer over its mean-pooled final states."""
+    """An encoder and a linear layer over its final states: mean-pooled, or those of words where the batch has words."""
 
     def __init__(self, encoder: Encoder, label_count: int, seed: int) -> None:
         super().__init__()
@@ -71,9 +110,9 @@ class Classifier(nn.Module):
             self.head.bias.zero_()
 
     def forward(self, batch: PackedTexts) -> Tensor:
-        """Return logits [S, labels], fp32."""
+        """Return logits [S, labels], or [words, labels], fp32."""
         hidden = self.encoder(batch.input_ids, batch.position_ids, batch.cu_seqlens, language_ids=batch.language_ids)
-        pooled = mean_pool(hidden, batch.cu_seqlens).float()
+        pooled = (mean_pool(hidden, batch.cu_seqlens) if batch.word_positions is None else hidden[batch.word_positions]).float()
         with autocast("fp32"):
             logits: Tensor = self.head(self.dropout(pooled))
         return logits
@@ -99,8 +138,8 @@ class FinetuneChoice:
 
 def finetune(
     encoder: Encoder,
-    train: LabelledTexts,
-    dev: LabelledTexts,
+    train: Labelled,
+    dev: Labelled,
     *,
     label_count: int,
     settings: FinetuneSettings,
@@ -113,12 +152,13 @@ def finetune(
     if settings.freeze_token_embeddings:
         classifier.encoder.embeddings.tokens.requires_grad_(False)
     optimizer = torch.optim.AdamW(_parameter_groups(classifier), lr=settings.learning_rate, fused=True)
-    total_steps = settings.epochs * -(-len(train.labels) // settings.batch_size)
+    total_steps = settings.epochs * -(-len(train) // settings.batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_schedule(step, total_steps))
     best: tuple[float, int, dict[str, Tensor]] | None = None
     for epoch in range(1, settings.epochs + 1):
         _train_epoch(classifier, train, optimizer, schedule, settings, seed, epoch, language)
-        accuracy = float(np.mean(predict(classifier, dev.texts, language=language, precision=settings.precision) == dev.labels))
+        predicted = predict(classifier, dev.texts, language=language, precision=settings.precision)
+        accuracy = float(np.mean(predicted == dev.targets(np.arange(len(dev)))))
         if best is None or accuracy >= best[0]:
             best = accuracy, epoch, {name: value.clone() for name, value in classifier.state_dict().items()}
         after_epoch()
@@ -130,7 +170,7 @@ def finetune(
 
 def _train_epoch(
     classifier: Classifier,
-    train: LabelledTexts,
+    train: LabelledTexts | LabelledWords,
     optimizer: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LambdaLR,
     settings: FinetuneSettings,
@@ -140,14 +180,14 @@ def _train_epoch(
 ) -> None:
     """Go once over the training sentences, in an order keyed by seed and epoch."""
     parameters = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
-    order = keyed_generator("finetune-order", seed, epoch).permutation(len(train.labels))
+    order = keyed_generator("finetune-order", seed, epoch).permutation(len(train))
     classifier.train()
     for start in range(0, len(order), settings.batch_size):
         rows = order[start : start + settings.batch_size]
         classifier.encoder.dropout_key.set("finetune", seed, epoch, start)
         with autocast(settings.precision):
-            logits = classifier(pack([train.sequence(int(row), epoch) for row in rows], language))
-        loss = nn.functional.cross_entropy(logits, torch.from_numpy(train.labels[rows]))
+            logits = classifier(train.batch(rows, epoch, language))
+        loss = nn.functional.cross_entropy(logits, torch.from_numpy(train.targets(rows)))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(parameters, GRADIENT_CLIPPING)
@@ -157,8 +197,8 @@ def _train_epoch(
 
 def choose_finetuned(
     encoder: Encoder,
-    train: LabelledTexts,
-    dev: LabelledTexts,
+    train: Labelled,
+    dev: Labelled,
     subsets: Sequence[NDArray[np.int64]],
     seeds: Sequence[int],
     settings: Sequence[FinetuneSettings],
@@ -173,7 +213,7 @@ def choose_finetuned(
         runs = [
             finetune(
                 encoder,
-                subset_of(train, rows),
+                train.subset(rows),
                 dev,
                 label_count=label_count,
                 settings=setting,
@@ -192,12 +232,13 @@ def choose_finetuned(
 
 
 def predict(classifier: Classifier, texts: TokenisedTexts, *, language: int | None = None, precision: str = "fp32") -> Labels:
-    """Return the most probable label of each text [n]."""
-    labels = np.zeros(len(texts.sequences), dtype=np.int64)
+    """Return the most probable label of each text [n], or of each word, text after text."""
+    ends = np.cumsum([1] * len(texts.sequences) if texts.words is None else [len(own) for own in texts.words])
+    labels = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.int64)
     classifier.eval()
     with torch.inference_mode(), autocast(precision):
         for indices in batches_by_length(texts.lengths, TOKENS_PER_BATCH):
-            labels[indices] = classifier(pack([texts.sequences[index] for index in indices], language)).argmax(dim=1).numpy()
+            labels[word_rows(ends, indices)] = classifier(texts.packed(indices, language)).argmax(dim=1).numpy()
     return labels
 
 
@@ -212,15 +253,6 @@ def linear_schedule(step: int, total_steps: int) -> float:
     if step < warmup:
         return (step + 1) / warmup
     return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
-
-
-def subset_of(data: LabelledTexts, rows: NDArray[np.int64]) -> LabelledTexts:
-    """Return the sentences of ``rows``."""
-
-    def select(texts: TokenisedTexts) -> TokenisedTexts:
-        return TokenisedTexts(tuple(texts.sequences[row] for row in rows), 0)
-
-    return LabelledTexts(select(data.texts), data.labels[rows], tuple(map(select, data.versions)))
 
 
 def _parameter_groups(classifier: Classifier) -> list[dict[str, object]]:

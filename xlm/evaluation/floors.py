@@ -11,11 +11,13 @@ its best penalty on the same English dev set: a floor that was not tuned is no f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xlm.evaluation.packing import TokenisedTexts
@@ -26,14 +28,42 @@ CHARACTER_PENALTIES = (0.1, 0.01, 0.001)
 CHARACTER_NGRAMS = (1, 5)
 
 
+class Vectoriser(Protocol):
+    """What turns texts into sparse rows of features."""
+
+    def fit(self, texts: Any, /) -> Self:  # noqa: ANN401 (scikit-learn's)
+        """Learn the features of training texts."""
+
+    def transform(self, texts: Any, /) -> Any:  # noqa: ANN401
+        """Return a sparse row a text."""
+
+
+class ContextVectoriser:
+    """A word in its sentence: tf-idf of character n-grams of the word before it, of itself and of the word after, side by side."""
+
+    def __init__(self) -> None:
+        self._parts = tuple(_vectoriser() for _ in range(3))
+
+    def fit(self, texts: Any) -> Self:  # noqa: ANN401
+        """Learn from ``texts`` [n, 3]: the word before, the word, the word after."""
+        for part, column in zip(self._parts, np.asarray(texts, dtype=object).T, strict=True):
+            part.fit([*column, "x"])  # a vectoriser wants one word at least
+        return self
+
+    def transform(self, texts: Any) -> Any:  # noqa: ANN401
+        """Return the three blocks of features of each row of ``texts`` [n, 3]."""
+        columns = np.asarray(texts, dtype=object).reshape(-1, 3).T
+        return hstack([part.transform(column) for part, column in zip(self._parts, columns, strict=True)], format="csr")
+
+
 @dataclass(frozen=True)
 class CharacterClassifier:
     """tf-idf of character 1- to 5-grams inside words, and a multinomial logistic regression."""
 
-    vectoriser: TfidfVectorizer
+    vectoriser: Vectoriser
     classifier: LinearClassifier
 
-    def predict(self, texts: Sequence[str]) -> Labels:
+    def predict(self, texts: Sequence[Any]) -> Labels:
         """Return the most probable label of each text."""
         return np.asarray(self.classifier.predict(self.vectoriser.transform(texts)), dtype=np.int64)
 
@@ -47,21 +77,22 @@ class CharacterChoice:
 
 
 def choose_character_classifiers(
-    train_texts: Sequence[str],
-    dev_texts: Sequence[str],
+    train_texts: Sequence[Any],
+    dev_texts: Sequence[Any],
     train_labels: Labels,
     dev_labels: Labels,
     subsets: Sequence[NDArray[np.int64]],
     penalties: Sequence[float] = CHARACTER_PENALTIES,
+    vectoriser: Callable[[], Vectoriser] | None = None,
 ) -> tuple[CharacterChoice, list[CharacterClassifier]]:
     """Choose the penalty on English dev and return the classifier of each seed; ties go to the stronger penalty."""
     texts = np.asarray(train_texts, dtype=object)
-    vectorisers = [_vectoriser().fit(texts[rows]) for rows in subsets]
+    vectorisers = [(vectoriser or _vectoriser)().fit(texts[rows]) for rows in subsets]
     best: tuple[CharacterChoice, list[CharacterClassifier]] | None = None
     for penalty in sorted(penalties, reverse=True):
         fitted = [
-            CharacterClassifier(vectoriser, fit_linear(vectoriser.transform(texts[rows]), train_labels[rows], penalty))
-            for vectoriser, rows in zip(vectorisers, subsets, strict=True)
+            CharacterClassifier(fitted_one, fit_linear(fitted_one.transform(texts[rows]), train_labels[rows], penalty))
+            for fitted_one, rows in zip(vectorisers, subsets, strict=True)
         ]
         accuracy = float(np.mean([np.mean(classifier.predict(dev_texts) == dev_labels) for classifier in fitted]))
         if best is None or accuracy > best[0].dev_accuracy:

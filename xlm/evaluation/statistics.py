@@ -49,11 +49,23 @@ class TemplateBootstrap:
 
     def distribution(self, values: NDArray[np.generic]) -> Floats:
         """Return the resampled means [B] of per-sentence ``values`` [S, n], or [1, n] where seeds do not matter."""
+        sizes = (self._template_counts @ self._sizes)[:, None]
+        return self._over_seeds(self._resampled(values) / sizes)
+
+    def ratio_distribution(self, numerators: NDArray[np.generic], denominators: NDArray[np.generic]) -> Floats:
+        """Return the resampled ratios of sums [B] of two per-sentence counts [S, n], such as F1's; 0 where nothing is below the line."""
+        below = self._resampled(denominators)
+        return self._over_seeds(np.where(below > 0, self._resampled(numerators) / np.where(below > 0, below, 1.0), 0.0))
+
+    def _resampled(self, values: NDArray[np.generic]) -> Floats:
+        """Return the sums [B, S] of per-sentence values over the templates drawn."""
         values = np.asarray(values, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != len(self._group) or values.shape[0] not in (1, self.seeds):
             raise ValueError(f"values of shape {values.shape} do not fit {self.seeds} seeds x {len(self._group)} sentences")
         sums = np.stack([np.bincount(self._group, weights=row, minlength=self.templates) for row in values])  # [S, G]
-        per_seed = (self._template_counts @ sums.T) / (self._template_counts @ self._sizes)[:, None]  # [B, S]
+        return np.asarray(self._template_counts @ sums.T)
+
+    def _over_seeds(self, per_seed: Floats) -> Floats:
         if per_seed.shape[1] == 1:
             return np.asarray(per_seed[:, 0])
         return np.asarray((per_seed * self._seed_counts).sum(axis=1) / self.seeds)

@@ -45,6 +45,9 @@ from xlm.evaluation.retrieval_scores import (
     pool_scores,
     retrieval_means,
 )
+from xlm.evaluation.slot_scores import SlotScores
+from xlm.evaluation.slot_systems import SlotSystems
+from xlm.evaluation.slot_task import load_slot_task
 from xlm.evaluation.switched_training import SwitchedTraining, load_switched_training, with_copies
 from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder, random_twin
 from xlm.model.aligned import load_aligned
@@ -78,6 +81,7 @@ class ZeroShot:
         self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds)
         self.table = aligned_table(recipe, run, self.trained)
         self.counts: Counter[str] = Counter()
+        self.slot_task = load_slot_task(run.tasks, self.task)
         section = recipe.evaluation.code_switched_training
         self.switched = load_switched_training(recipe, section, run, self.task) if section is not None else None
 
@@ -86,7 +90,8 @@ class ZeroShot:
         evaluation = self.evaluation
         epochs = len(evaluation.seeds) * len(evaluation.finetune_learning_rates) * evaluation.finetune_epochs
         switched = 0 if self.switched is None else epochs + 1
-        return epochs + switched + 6 + len(evaluation.seeds)
+        slots = 0 if self.slot_task is None else epochs + 3
+        return epochs + switched + slots + 6 + len(evaluation.seeds)
 
     def intent_systems(self, progress: Progress) -> list[System]:
         """Run every system on the intent task."""
@@ -127,6 +132,21 @@ class ZeroShot:
         floor, _ = character_system(task, SWITCHED_FLOOR)
         progress.advance(note="probe, code-switched")
         return [probe, finetuned, floor]
+
+    def slots(self, progress: Progress) -> SlotScores | None:
+        """Run every system on the slots of the same sentences; None where the templates have none."""
+        if self.slot_task is None:
+            return None
+        build = SlotSystems(self.trained, self.slot_task, self.evaluation, self.counts)
+        systems = [build.probe(self.layers)]
+        progress.advance(note="slots, probe")
+        systems.append(build.finetuned(lambda: progress.advance(note="slots, fine-tuning")))
+        systems.append(build.character_floor())
+        progress.advance(note="slots, character n-grams")
+        systems.append(build.random_encoder(self.layers))
+        progress.advance(note="slots, random encoder")
+        evaluation = self.evaluation
+        return SlotScores(self.slot_task, systems, bootstrap_samples=evaluation.bootstrap_samples, mean_languages=evaluation.mean_languages)
 
     def retrieval(self, progress: Progress) -> dict[str, Any]:
         """Return the ``retrieval`` part of the score file."""
@@ -180,6 +200,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
     zero_shot = ZeroShot(recipe, run)
     with Progress("zero-shot", total=zero_shot.parts(), unit="parts") as progress:
         systems = zero_shot.intent_systems(progress)
+        slots = zero_shot.slots(progress)
         retrieval = zero_shot.retrieval(progress)
         scores = IntentScores(
             zero_shot.task,
@@ -203,8 +224,13 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
     return {
         "unit": "percent",
         "intents": intents,
+        "slots": slots.record() if slots is not None else None,
         "retrieval": retrieval,
-        "summary": {**scores.means(), **{f"retrieval.{name}": value for name, value in encoder_means.items()}},
+        "summary": {
+            **scores.means(),
+            **(slots.means() if slots is not None else {}),
+            **{f"retrieval.{name}": value for name, value in encoder_means.items()},
+        },
         "provenance": provenance(recipe, run, zero_shot.trained, protocol=PROTOCOL, texts=zero_shot.counts),
     }
 

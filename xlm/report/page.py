@@ -16,6 +16,7 @@ from xlm.report.facts import RunFacts, counted
 from xlm.report.figure_style import SVG_CSS, css_variables
 from xlm.report.figures import ReportFigure
 from xlm.report.ledger_table import ledger_table, phase_table
+from xlm.report.slot_table import slot_table
 from xlm.report.switching_tables import bucket_table, code_switching_table, switched_training_table
 from xlm.report.tables import Table
 from xlm.report.validation_table import validation_table
@@ -88,6 +89,7 @@ def headline(facts: RunFacts) -> list[Tile]:
         "intents.code_switched_training": "% with half a dictionary used on the English training sentences",
         "intents.character_floor": "% for character n-grams, no pretraining",
         "intents.random_encoder": "% for the same encoder with random weights",
+        "slots.probe": "F1 of slots in languages without labels (frozen encoder)",
         "retrieval.top1_200": "% of translations found among 200",
         "retrieval.top1_2000": "% of translations found among 2,000",
     }
@@ -116,7 +118,11 @@ def sections(facts: RunFacts) -> Sequence[Section]:
         ledger_table(facts.ledger, training.get("tokens_by_language", {})),
     )
     return (
-        Section("Zero-shot transfer", ("intents", "retrieval"), (tables.intents_table(facts), tables.retrieval_table(facts))),
+        Section(
+            "Zero-shot transfer",
+            ("intents", "retrieval"),
+            (tables.intents_table(facts), slot_table(facts), tables.retrieval_table(facts)),
+        ),
         Section("Code-switching", ("code_switching",), (switched_training_table(facts), code_switching_table(facts), bucket_table(facts))),
         Section("Training", ("losses", "languages", "ledger", "timeline"), (validation, tables.language_table(facts), *planned_and_seen)),
         Section(

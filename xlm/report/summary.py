@@ -69,6 +69,7 @@ def join_scores(recipe: Recipe, run: RunFolder) -> dict[str, Any]:
         "summary": _summary(zero_shot, training, records),
         "tasks": {
             "intents": zero_shot.get("intents"),
+            "slots": zero_shot.get("slots"),
             "retrieval": zero_shot.get("retrieval"),
             "code_switching": code_switching or None,
         },

@@ -1,4 +1,4 @@
-"""Scores of a task from what a system gave out: classification and nearest-neighbour retrieval.
+"""Scores of a task from what a system gave out: classification, tagging and nearest-neighbour retrieval.
 
 Everything is a share between 0 and 1; reports turn it into percent.
 """
@@ -56,6 +56,25 @@ def macro_f1(references: ArrayLike, predictions: ArrayLike, labels: Sequence[str
         named = np.sum(expected == label) + np.sum(found == label)  # 2TP + FP + FN
         scores.append(2.0 * true_positive / named if named else 0.0)
     return float(np.mean(scores))
+
+
+def entities(tags: Sequence[str], *, strict: bool = False) -> set[tuple[str, int, int]]:
+    """Return the entities of one sentence's BIO tags as (name, first word, word after the last).
+
+    As conlleval and seqeval have it: a ``B-`` begins an entity, and so does an ``I-`` after another name or after ``O``.
+    With ``strict`` (seqeval's strict mode, IOB2) only a ``B-`` begins one; an ``I-`` that continues nothing is none.
+    """
+    found: set[tuple[str, int, int]] = set()
+    name, start = "", 0
+    for position, tag in enumerate([*tags, "O"]):
+        kind, _, this = tag.partition("-")
+        if kind == "I" and this == name:
+            continue
+        if name:
+            found.add((name, start, position))
+        begins = kind == "B" or (kind == "I" and not strict)
+        name, start = (this, position) if begins else ("", 0)
+    return found
 
 
 def top1_retrieval(source: Floats, target: Floats, chunk_rows: int = CHUNK_ROWS) -> RetrievalScore:
