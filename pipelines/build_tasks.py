@@ -19,6 +19,7 @@ from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.stage import Stage, read_record
 from xlm.tasks.drawing import draw_evaluation_sets, write_evaluation_sets
 from xlm.tasks.evaluation_sets import SPLITS, load_record
+from xlm.tasks.topics import read_topics
 
 INTENTS_SOURCE = "home-assistant-intents"
 
@@ -51,8 +52,11 @@ def main() -> None:
         print(f"tasks: already done ({stage.folder})")
         return
     wheel = fetch_wheel(source, cache_folder())
+    topics = None
+    if section.topics is not None:
+        topics = read_topics(manifest, fetch_wheel(manifest.wheel(section.topics.source), cache_folder()), section.topics)
     with stage.write() as output:
-        sets = draw_evaluation_sets(section, normalised, wheel, source.languages)
+        sets = draw_evaluation_sets(section, normalised, wheel, source.languages, topics)
         record = write_evaluation_sets(sets, section, output.folder, licences(manifest), manifest.fingerprint)
         output.summary.update(summary(record))
     print_table(load_record(stage.folder), section)
@@ -81,6 +85,7 @@ def summary(record: dict[str, Any]) -> dict[str, Any]:
         "labels": len(record["labels"]),
         "intents": {language: {**entry["splits"], "dropped": entry["dropped"]} for language, entry in record["intents"].items()},
         "retrieval": {language: {"pool": entry["pool"], "dev": entry["dev_pool"]} for language, entry in record["retrieval"].items()},
+        "topics": {language: entry["splits"] for language, entry in record["topics"].items()},
         "retrieval_left_out": record["retrieval_left_out"],
         "held_out_texts": record["held_out_texts"],
     }
@@ -102,6 +107,8 @@ def print_table(record: dict[str, Any], section: TasksSection) -> None:
         print(f"retrieval pools smaller than {section.retrieval.max_pool:,}: {', '.join(smaller)}")
     for language, reason in record["retrieval_left_out"].items():
         print(f"retrieval without {language}: {reason}")
+    for language, entry in record["topics"].items():
+        print(f"topics in {language}: " + ", ".join(f"{count:,} {split}" for split, count in entry["splits"].items()))
     print(f"kept out of pretraining: {record['held_out_texts']:,} distinct texts")
 
 

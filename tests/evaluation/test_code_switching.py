@@ -9,12 +9,12 @@ from xlm.codeswitch.generate import code_switched_intents
 from xlm.codeswitch.lexicon import Lexicon
 from xlm.corpora.documents import SentencePair
 from xlm.evaluation.code_switching import FEWEST_TESTED, Outcome, cmi_buckets, describe, switching_table, write_sentences
-from xlm.tasks.evaluation_sets import IntentSentence
+from xlm.tasks.evaluation_sets import LabelledText
 
 PAIRS = [SentencePair(source, source, target, "en", "de", "made up") for source, target in (("light", "Licht"), ("kitchen", "Küche"))]
 SENTENCES = [
-    IntentSentence("1", "light in the kitchen", "Light", "t1", "test"),
-    IntentSentence("2", "open the door", "Door", "t2", "test"),
+    LabelledText("1", "light in the kitchen", "Light", "t1", "test"),
+    LabelledText("2", "open the door", "Door", "t2", "test"),
 ]
 
 

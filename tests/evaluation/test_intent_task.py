@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from xlm.errors import UserError
 from xlm.evaluation.intent_task import load_intent_task, training_subset
-from xlm.tasks.evaluation_sets import IntentSentence, save_intents
+from xlm.tasks.evaluation_sets import LabelledText, save_labelled
 
 
 def sentences(language, rows):
-    return [IntentSentence(f"{language}-{n}", f"{label} {n}", label, template, split) for n, (label, template, split) in enumerate(rows)]
+    return [LabelledText(f"{language}-{n}", f"{label} {n}", label, template, split) for n, (label, template, split) in enumerate(rows)]
 
 
 ENGLISH = [
@@ -25,8 +25,8 @@ GERMAN = [("Light", "dl", "test"), ("Music", "dm", "test"), ("Music", "dm", "tes
 
 @pytest.fixture
 def folder(tmp_path):
-    save_intents(tmp_path, "en", sentences("en", ENGLISH))
-    save_intents(tmp_path, "de", sentences("de", GERMAN))
+    save_labelled(tmp_path, "intents", "en", sentences("en", ENGLISH))
+    save_labelled(tmp_path, "intents", "de", sentences("de", GERMAN))
     return tmp_path
 
 
@@ -57,13 +57,13 @@ def test_missing_language_is_named(folder):
 
 
 def test_language_without_a_known_label_is_named(folder):
-    save_intents(folder, "el", sentences("el", [("Music", "m", "test")]))
+    save_labelled(folder, "intents", "el", sentences("el", [("Music", "m", "test")]))
     with pytest.raises(UserError, match="'el' has no test sentence"):
         load_intent_task(folder, ("en", "el"), (1,))
 
 
 def test_english_without_dev_is_an_error(folder):
-    save_intents(folder, "en", sentences("en", [row for row in ENGLISH if row[2] != "dev"]))
+    save_labelled(folder, "intents", "en", sentences("en", [row for row in ENGLISH if row[2] != "dev"]))
     with pytest.raises(UserError, match="29 training and 0 dev"):
         load_intent_task(folder, ("en",), (1,))
 

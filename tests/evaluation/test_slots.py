@@ -15,7 +15,7 @@ from xlm.evaluation.slot_systems import SlotSystems, TagSystem, contexts
 from xlm.evaluation.slot_task import SlotTask, TaggedSentences, load_slot_task
 from xlm.evaluation.trained_encoder import TrainedEncoder
 from xlm.model.encoder import Encoder
-from xlm.tasks.evaluation_sets import IntentSentence, save_intents
+from xlm.tasks.evaluation_sets import LabelledText, save_labelled
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
 
@@ -25,7 +25,7 @@ AREAS = ("kitchen", "dining room", "hall", "attic")
 def sentence(number, template, split, area, tags=None, text="light on in the {} now"):
     text = text.format(area)
     area_tags = " ".join(["B-area", *["I-area"] * area.count(" ")])
-    return IntentSentence(
+    return LabelledText(
         f"{split}{number}{area}", text, "Light" if number % 2 else "Door", f"t{template}", split, tags or f"O O O O {area_tags} O"
     )
 
@@ -35,10 +35,11 @@ def folder(tmp_path):
     train = [sentence(number, number, "train", AREAS[number % 4]) for number in range(12)]
     dev = [sentence(number, 20 + number, "dev", AREAS[number % 4]) for number in range(4)]
     test = [sentence(number, 30 + number, "test", AREAS[number % 4]) for number in range(6)]
-    save_intents(tmp_path, "en", [*train, *dev, *test])
+    save_labelled(tmp_path, "intents", "en", [*train, *dev, *test])
     unknown = sentence(7, 50, "test", "hall", "O O O O B-floor O")
-    save_intents(
+    save_labelled(
         tmp_path,
+        "intents",
         "de",
         [
             *(
@@ -74,7 +75,7 @@ def test_the_task_has_the_tags_of_training_and_the_sentences_of_the_intents(task
 
 def test_templates_without_slots_are_no_task(tmp_path):
     rows = [sentence(n, n, split, "hall", "O O O O O O") for split in ("train", "dev", "test") for n in range(3)]
-    save_intents(tmp_path, "en", [IntentSentence(s.id, s.text, s.label, s.template + s.split, s.split, s.tags) for s in rows])
+    save_labelled(tmp_path, "intents", "en", [LabelledText(s.id, s.text, s.label, s.template + s.split, s.split, s.tags) for s in rows])
     assert load_slot_task(tmp_path, load_intent_task(tmp_path, ("en",), (1,))) is None
 
 

@@ -18,7 +18,7 @@ from xlm.model.pretraining import PretrainingModel
 from xlm.runs.fingerprint import file_sha256
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage, write_json
-from xlm.tasks.evaluation_sets import TASKS_RECORD, IntentSentence, RetrievalPair, save_intents, save_retrieval
+from xlm.tasks.evaluation_sets import TASKS_RECORD, LabelledText, RetrievalPair, save_labelled, save_retrieval
 from xlm.training.weights import ModelDescription, write_model_weights
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
@@ -74,9 +74,9 @@ def intents(language):
                 text = template.format(place)
                 if language == "de":
                     text, split = german(text), "test"
-                sentences.append(IntentSentence(f"{label}-{number}-{place}", text, label, f"{label}-{number}", split))
+                sentences.append(LabelledText(f"{label}-{number}-{place}", text, label, f"{label}-{number}", split))
     if language == "de":
-        sentences.append(IntentSentence("music", "spiele musik", "Music", "m", "test"))
+        sentences.append(LabelledText("music", "spiele musik", "Music", "m", "test"))
     return sentences
 
 
@@ -84,7 +84,7 @@ def write_tasks(run):
     with Stage(run.tasks, "tasks", {"made": "up"}).write() as output:
         record = {"intents": {}, "retrieval": {}}
         for language in ("en", "de"):
-            save_intents(output.folder, language, intents(language))
+            save_labelled(output.folder, "intents", language, intents(language))
             record["intents"][language] = {"fingerprint": f"intents-{language}"}
         rng = np.random.default_rng(0)
         words = sorted(GERMAN)

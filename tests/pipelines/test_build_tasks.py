@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from xlm.runs.fingerprint import file_sha256
-from xlm.tasks.evaluation_sets import intent_languages, load_record, load_retrieval
+from xlm.tasks.evaluation_sets import labelled_languages, load_record, load_retrieval
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "pipelines" / "recipes" / "smoke.yaml"
@@ -69,7 +69,7 @@ def test_sets_are_drawn_once_and_again_when_the_recipe_changes(project_folder):
     assert first.returncode == 0, first.stderr
     tasks = project_folder / "run" / "tasks"
     record = load_record(tasks)
-    assert intent_languages(tasks) == ["de", "en"]
+    assert labelled_languages(tasks, "intents") == ["de", "en"]
     assert len(load_retrieval(tasks, "de")) == record["retrieval"]["de"]["pool"] == 80
     assert {source["licence"] for source in record["sources"]} == {"Apache-2.0", "CC0-1.0"}
     assert "retrieval pools smaller than 400: de" in first.stdout

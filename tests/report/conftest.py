@@ -90,6 +90,17 @@ def zero_shot_scores() -> dict:
             "code_switched_training": {"rate": 0.5, "copies": 4, "realised_share": 27.3, "mean_cmi": 24.0},
             "collapsed": {},
         },
+        "topics": {
+            "labels": ["arts", "history"],
+            "languages": {
+                language: {
+                    "sentences": 700,
+                    "systems": {"probe": {"accuracy": 60.0, "interval": [57.0, 63.0]}, "character_floor": {"accuracy": 51.0}},
+                    "differences": {"probe-character_floor": {"gain": 9.0, "interval": [5.0, 13.0]}},
+                }
+                for language in ("en", "fr", "es")
+            },
+        },
         "slots": {
             "tags": 40,
             "languages": {language: slots_entry(language) for language in LANGUAGES},

@@ -7,8 +7,8 @@ from xlm.corpora.held_out import HeldOutText
 from xlm.errors import UserError
 from xlm.tasks.drawing import draw_evaluation_sets, write_evaluation_sets
 from xlm.tasks.evaluation_sets import (
-    intent_languages,
-    load_intents,
+    labelled_languages,
+    load_labelled,
     load_record,
     load_retrieval,
     retrieval_languages,
@@ -35,13 +35,13 @@ def written(tmp_path, normalised, intents_wheel):
 
 def test_what_was_written_can_be_loaded_and_is_described(written):
     record = load_record(written)
-    assert intent_languages(written) == ["de", "en", "zh-Hans"]
+    assert labelled_languages(written, "intents") == ["de", "en", "zh-Hans"]
     assert retrieval_languages(written) == retrieval_languages(written, dev=True) == ["de", "zh-Hans"]
     assert record["seed"] == 5
     assert record["sources"] == SOURCES
     assert record["labels"] == ["AddItem", "Announce", "Open", "SetBrightness", "TurnOn"]
     for language in ("en", "de", "zh-Hans"):
-        sentences = load_intents(written, language)
+        sentences = load_labelled(written, "intents", language)
         entry = record["intents"][language]
         assert entry["sentences"] == len(sentences) > 0
         assert entry["fingerprint"] == set_fingerprint(sentences)
@@ -55,7 +55,9 @@ def test_what_was_written_can_be_loaded_and_is_described(written):
 
 
 def test_every_text_of_every_set_is_held_out_and_no_other(written):
-    texts = [sentence.text for language in intent_languages(written) for sentence in load_intents(written, language)]
+    texts = [
+        sentence.text for language in labelled_languages(written, "intents") for sentence in load_labelled(written, "intents", language)
+    ]
     for language in retrieval_languages(written):
         for dev in (False, True):
             for pair in load_retrieval(written, language, dev):

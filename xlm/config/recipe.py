@@ -41,6 +41,16 @@ class RetrievalSection(StrictModel):
     dev_pool: Annotated[int, Field(ge=2)] = 200
 
 
+class TopicsSection(StrictModel):
+    """Topics of encyclopaedia articles; ``source`` is the manifest's source of them."""
+
+    source: str
+    languages: Annotated[tuple[Language, ...], Field(min_length=2)]
+    train_per_class: Annotated[int, Field(ge=1)] = 150
+    dev_per_class: Annotated[int, Field(ge=1)] = 30
+    test_per_class: Annotated[int, Field(ge=1)] = 100
+
+
 class TasksSection(StrictModel):
     """Evaluation sets, drawn before the corpus is cleaned, frozen by a seed."""
 
@@ -48,6 +58,7 @@ class TasksSection(StrictModel):
     languages: tuple[Language, ...]
     intents: IntentsSection = IntentsSection()
     retrieval: RetrievalSection = RetrievalSection()
+    topics: TopicsSection | None = None
 
 
 class StorageSection(StrictModel):

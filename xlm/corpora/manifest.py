@@ -60,6 +60,7 @@ class WikiSummariesFormat(StrictModel):
     kind: Literal["wiki_summaries"]
     members: MemberPattern
     text_field: Text = "extract"
+    topic_field: Text = "topic"
 
 
 class TextFormat(StrictModel):

@@ -36,7 +36,7 @@ from xlm.evaluation.zero_shot import chosen_layers
 from xlm.runs.folder import RunFolder
 from xlm.runs.progress import Progress
 from xlm.runs.stage import read_record
-from xlm.tasks.evaluation_sets import IntentSentence
+from xlm.tasks.evaluation_sets import LabelledText
 
 # Two languages: the index cannot pass 50.
 CMI_EDGES = (0, 10, 20, 30, 40, 50)
@@ -79,7 +79,7 @@ class SwitchedSuite:
         _, self._characters = character_system(self.task)
         test = self.task.tests[SOURCE_LANGUAGE]
         self.sentences = [
-            IntentSentence(*fields, "test")
+            LabelledText(*fields, "test")
             for fields in zip(test.ids, test.texts, (self.task.labels[label] for label in test.labels), test.templates, strict=True)
         ]
         self.labels = test.labels
@@ -165,7 +165,7 @@ def gains_over_floor(right: Mapping[str, NDArray[np.float64]], bootstrap: Templa
     }
 
 
-def describe(switched: SwitchedSentences[IntentSentence]) -> dict[str, Any]:
+def describe(switched: SwitchedSentences[LabelledText]) -> dict[str, Any]:
     """Return how a set came out: sizes, and what was switched against what was asked for."""
     return {
         "sentences": len(switched.sentences),
@@ -205,7 +205,7 @@ def cmi_buckets(outcomes: Sequence[Outcome], templates: Sequence[str], samples: 
     return buckets
 
 
-def write_sentences(path: Path, switched: SwitchedSentences[IntentSentence]) -> None:
+def write_sentences(path: Path, switched: SwitchedSentences[LabelledText]) -> None:
     """Write switched sentences as JSON lines, with the CMI and the share of words switched."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:

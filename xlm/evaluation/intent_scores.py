@@ -26,6 +26,7 @@ from xlm.evaluation.intent_systems import (
 from xlm.evaluation.intent_task import IntentTask, Sentences
 from xlm.evaluation.percent import percent_interval, rounded
 from xlm.evaluation.statistics import Floats, TemplateBootstrap
+from xlm.tasks.evaluation_sets import INTENTS
 from xlm.tasks.metrics import macro_f1
 
 # (system, floor) pairs whose difference is reported where both were run.
@@ -57,7 +58,9 @@ class IntentScores:
         bootstrap_samples: int,
         mean_languages: Sequence[str],
         shown_only: Sequence[str] = (),
+        name: str = INTENTS,
     ) -> None:
+        self._name = name
         self._task = task
         self._systems = {system.name: system for system in systems}
         self._shown_only = frozenset(shown_only)
@@ -67,8 +70,8 @@ class IntentScores:
                 test.templates,
                 seeds=len(task.seeds),
                 samples=bootstrap_samples,
-                key=("intents", language),
-                seed_key=("intents", len(task.seeds)),
+                key=(name, language),
+                seed_key=(name, len(task.seeds)),
             )
             for language, test in task.tests.items()
         }
@@ -78,9 +81,9 @@ class IntentScores:
         return {language: self._language(language, test) for language, test in self._task.tests.items()}
 
     def means(self) -> dict[str, float]:
-        """Return each system's accuracy averaged over the mean languages, as ``intents.<system>``."""
+        """Return each system's accuracy averaged over the mean languages, as ``intents.<system>`` (or by another task's name)."""
         return {
-            f"intents.{name}": rounded(np.mean([100.0 * self._correct(name, language).mean() for language in self._mean_languages]))
+            f"{self._name}.{name}": rounded(np.mean([100.0 * self._correct(name, language).mean() for language in self._mean_languages]))
             for name in self._systems
             if self._mean_languages
         }

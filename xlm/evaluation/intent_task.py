@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from xlm.errors import UserError
 from xlm.seeding import keyed_generator
-from xlm.tasks.evaluation_sets import IntentSentence, load_intents
+from xlm.tasks.evaluation_sets import INTENTS, LabelledText, load_labelled
 
 SOURCE_LANGUAGE = "en"
 TRAINING_SHARE = 0.9
@@ -61,8 +61,8 @@ class IntentTask:
     subsets: tuple[NDArray[np.int64], ...]
 
 
-def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int]) -> IntentTask:
-    """Read the intent sets of a tasks folder for the zero-shot protocol.
+def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int], task: str = INTENTS) -> IntentTask:
+    """Read the sets of the intents, or of another ``task`` of labelled texts, for the zero-shot protocol.
 
     Raises UserError where English is missing from ``languages``, has no training or dev sentences, or a
     language has no test sentence that can be scored.
@@ -71,7 +71,7 @@ def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int
         raise UserError(
             f"the zero-shot protocol trains on English, but tasks.languages is {', '.join(languages)}; add '{SOURCE_LANGUAGE}'."
         )
-    english = load_intents(folder, SOURCE_LANGUAGE)
+    english = load_labelled(folder, task, SOURCE_LANGUAGE)
     labels = tuple(sorted({sentence.label for sentence in english if sentence.split == "train"}))
     train, _ = _select(english, "train", labels)
     dev, unanswerable_dev = _select(english, "dev", labels)
@@ -84,7 +84,7 @@ def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int
     tests: dict[str, Sentences] = {}
     unanswerable: dict[str, dict[str, int]] = {}
     for language in languages:
-        sentences = english if language == SOURCE_LANGUAGE else load_intents(folder, language)
+        sentences = english if language == SOURCE_LANGUAGE else load_labelled(folder, task, language)
         tests[language], unanswerable[language] = _select(sentences, "test", labels)
         if not len(tests[language]):
             raise UserError(
@@ -110,7 +110,7 @@ def training_subset(templates: Sequence[str], labels: NDArray[np.int64], seed: i
     return np.flatnonzero(kept[group])
 
 
-def _select(sentences: Sequence[IntentSentence], split: str, labels: Sequence[str]) -> tuple[Sentences, dict[str, int]]:
+def _select(sentences: Sequence[LabelledText], split: str, labels: Sequence[str]) -> tuple[Sentences, dict[str, int]]:
     index = {label: number for number, label in enumerate(labels)}
     chosen = [sentence for sentence in sentences if sentence.split == split]
     unknown = Counter(sentence.label for sentence in chosen if sentence.label not in index)

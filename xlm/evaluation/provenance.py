@@ -46,4 +46,8 @@ def provenance(recipe: Recipe, run: RunFolder, trained: TrainedEncoder, *, proto
 def _set_fingerprints(run: RunFolder) -> dict[str, dict[str, str]]:
     """Return the fingerprint of every evaluation set, by task and language."""
     record = load_record(run.tasks)
-    return {task: {language: entry["fingerprint"] for language, entry in record[task].items()} for task in ("intents", "retrieval")}
+    return {
+        task: {language: entry["fingerprint"] for language, entry in record[task].items()}
+        for task in ("intents", "topics", "retrieval")
+        if record.get(task)
+    }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, Sentences
-from xlm.tasks.evaluation_sets import load_intents
+from xlm.tasks.evaluation_sets import INTENTS, load_labelled
 from xlm.tasks.slots import OUTSIDE, slot_names
 
 
@@ -53,7 +53,8 @@ class SlotTask:
 def load_slot_task(folder: Path, intents: IntentTask) -> SlotTask | None:
     """Read the tags of the sentences of ``intents``; None where English training data has no slot at all."""
     tags_of = {
-        language: {sentence.id: tuple(sentence.tags.split()) for sentence in load_intents(folder, language)} for language in intents.tests
+        language: {sentence.id: tuple(sentence.tags.split()) for sentence in load_labelled(folder, INTENTS, language)}
+        for language in intents.tests
     }
     english = tags_of[SOURCE_LANGUAGE]
     train = _tagged(intents.train, english)

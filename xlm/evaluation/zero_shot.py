@@ -33,7 +33,7 @@ from xlm.evaluation.intent_systems import (
     layer_name,
     probe_system,
 )
-from xlm.evaluation.intent_task import IntentTask, load_intent_task
+from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
 from xlm.evaluation.packing import tokenise
 from xlm.evaluation.provenance import provenance
 from xlm.evaluation.retrieval_scores import (
@@ -54,6 +54,7 @@ from xlm.model.aligned import load_aligned
 from xlm.model.encoder import Encoder
 from xlm.runs.folder import RunFolder
 from xlm.runs.progress import Progress
+from xlm.tasks.evaluation_sets import TOPICS
 
 ENCODER = "encoder"
 
@@ -81,6 +82,10 @@ class ZeroShot:
         self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds)
         self.table = aligned_table(recipe, run, self.trained)
         self.counts: Counter[str] = Counter()
+        self.topics_section = recipe.tasks.topics
+        self.topic_task: IntentTask | None = None
+        if self.topics_section is not None:
+            self.topic_task = load_intent_task(run.tasks, self.topics_section.languages, recipe.evaluation.seeds, TOPICS)
         self.slot_task = load_slot_task(run.tasks, self.task)
         section = recipe.evaluation.code_switched_training
         self.switched = load_switched_training(recipe, section, run, self.task) if section is not None else None
@@ -91,7 +96,8 @@ class ZeroShot:
         epochs = len(evaluation.seeds) * len(evaluation.finetune_learning_rates) * evaluation.finetune_epochs
         switched = 0 if self.switched is None else epochs + 1
         slots = 0 if self.slot_task is None else epochs + 3
-        return epochs + switched + slots + 6 + len(evaluation.seeds)
+        topics = 0 if self.topic_task is None else 3
+        return epochs + switched + slots + topics + 6 + len(evaluation.seeds)
 
     def intent_systems(self, progress: Progress) -> list[System]:
         """Run every system on the intent task."""
@@ -132,6 +138,30 @@ class ZeroShot:
         floor, _ = character_system(task, SWITCHED_FLOOR)
         progress.advance(note="probe, code-switched")
         return [probe, finetuned, floor]
+
+    def topics(self, progress: Progress) -> IntentScores | None:
+        """Probe the topics of articles, beside the floors; None where the recipe has none."""
+        task, trained, penalties = self.topic_task, self.trained, self.evaluation.probe_penalties
+        if task is None:
+            return None
+        features = encoder_features(trained, trained.encoder, task, self.layers, self.counts)
+        systems = [probe_system(PROBE, task, [features] * len(task.seeds), self.layers, penalties)[0]]
+        progress.advance(note="topics, probe")
+        systems.append(character_system(task)[0])
+        progress.advance(note="topics, character n-grams")
+        random_features = [encoder_features(trained, random_twin(trained, seed), task, self.layers) for seed in task.seeds]
+        systems.append(probe_system(RANDOM_ENCODER, task, random_features, self.layers, penalties)[0])
+        if self.table is not None:
+            systems.append(probe_system(BAG, task, [bag_features(trained, self.table, task)] * len(task.seeds), (-1,), penalties)[0])
+        systems.append(chance_system(task))
+        progress.advance(note="topics, random encoder")
+        return IntentScores(
+            task,
+            systems,
+            bootstrap_samples=self.evaluation.bootstrap_samples,
+            mean_languages=[language for language in task.tests if language != SOURCE_LANGUAGE],
+            name=TOPICS,
+        )
 
     def slots(self, progress: Progress) -> SlotScores | None:
         """Run every system on the slots of the same sentences; None where the templates have none."""
@@ -201,6 +231,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
     with Progress("zero-shot", total=zero_shot.parts(), unit="parts") as progress:
         systems = zero_shot.intent_systems(progress)
         slots = zero_shot.slots(progress)
+        topics = zero_shot.topics(progress)
         retrieval = zero_shot.retrieval(progress)
         scores = IntentScores(
             zero_shot.task,
@@ -225,9 +256,17 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
         "unit": "percent",
         "intents": intents,
         "slots": slots.record() if slots is not None else None,
+        "topics": {
+            "labels": list(zero_shot.topic_task.labels),
+            "languages": topics.by_language(),
+            "mean_differences": topics.mean_differences(),
+        }
+        if topics is not None and zero_shot.topic_task is not None
+        else None,
         "retrieval": retrieval,
         "summary": {
             **scores.means(),
+            **(topics.means() if topics is not None else {}),
             **(slots.means() if slots is not None else {}),
             **{f"retrieval.{name}": value for name, value in encoder_means.items()},
         },

@@ -19,6 +19,7 @@ from xlm.report.ledger_table import ledger_table, phase_table
 from xlm.report.slot_table import slot_table
 from xlm.report.switching_tables import bucket_table, code_switching_table, switched_training_table
 from xlm.report.tables import Table
+from xlm.report.topic_table import topic_table
 from xlm.report.validation_table import validation_table
 
 TEMPLATE = "page.html.jinja"
@@ -121,7 +122,7 @@ def sections(facts: RunFacts) -> Sequence[Section]:
         Section(
             "Zero-shot transfer",
             ("intents", "retrieval"),
-            (tables.intents_table(facts), slot_table(facts), tables.retrieval_table(facts)),
+            (tables.intents_table(facts), slot_table(facts), topic_table(facts), tables.retrieval_table(facts)),
         ),
         Section("Code-switching", ("code_switching",), (switched_training_table(facts), code_switching_table(facts), bucket_table(facts))),
         Section("Training", ("losses", "languages", "ledger", "timeline"), (validation, tables.language_table(facts), *planned_and_seen)),

@@ -70,6 +70,7 @@ def join_scores(recipe: Recipe, run: RunFolder) -> dict[str, Any]:
         "tasks": {
             "intents": zero_shot.get("intents"),
             "slots": zero_shot.get("slots"),
+            "topics": zero_shot.get("topics"),
             "retrieval": zero_shot.get("retrieval"),
             "code_switching": code_switching or None,
         },

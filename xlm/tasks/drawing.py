@@ -15,15 +15,16 @@ from typing import Any
 from xlm.config.recipe import TasksSection
 from xlm.corpora.documents import SentencePair, pair_name
 from xlm.corpora.held_out import HeldOutText
-from xlm.corpora.store import pair_names, read_pairs
+from xlm.corpora.store import pair_names, read_documents, read_pairs
 from xlm.errors import UserError
 from xlm.runs.progress import Progress
 from xlm.runs.stage import write_json
-from xlm.tasks.evaluation_sets import HELD_OUT, TASKS_RECORD, save_intents, save_retrieval, set_fingerprint
+from xlm.tasks.evaluation_sets import HELD_OUT, INTENTS, TASKS_RECORD, TOPICS, save_labelled, save_retrieval, set_fingerprint
 from xlm.tasks.fillers import CatalogueName, catalogue_names, filler_halves
 from xlm.tasks.grammar import Grammar, load_grammar
 from xlm.tasks.intents import IntentDraw, draw_intents
 from xlm.tasks.retrieval import RetrievalDraw, draw_retrieval
+from xlm.tasks.topics import TopicDraw, draw_topics
 
 ENGLISH = "en"
 # A pool of one pair is found by every system.
@@ -37,22 +38,32 @@ class EvaluationSets:
     labels: tuple[str, ...]
     intents: tuple[IntentDraw, ...]
     retrieval: tuple[RetrievalDraw, ...]
+    topics: tuple[TopicDraw, ...] = ()
 
     def texts(self) -> Iterator[str]:
-        """Yield every text of every set, split and side: what pretraining must not see."""
+        """Yield every text of every set, split and side, but training articles: what pretraining must not see."""
         for intents in self.intents:
             yield from (sentence.text for sentence in intents.sentences)
         for pools in self.retrieval:
             for pair in (*pools.test, *pools.dev):
                 yield pair.source
                 yield pair.target
+        for topics in self.topics:
+            yield from (article.text for article in topics.articles if article.split != "train")
 
 
-def draw_evaluation_sets(section: TasksSection, normalised: Path, intents_wheel: Path, codes: Mapping[str, str]) -> EvaluationSets:
-    """Draw intents and retrieval pools for the languages of a recipe.
+def draw_evaluation_sets(
+    section: TasksSection,
+    normalised: Path,
+    intents_wheel: Path,
+    codes: Mapping[str, str],
+    topics: Mapping[str, Mapping[str, str]] | None = None,
+) -> EvaluationSets:
+    """Draw intents, retrieval pools and, where the recipe has them, topics for the languages of a recipe.
 
     ``normalised`` is the folder of the normalised corpus, ``intents_wheel`` the home-assistant-intents
-    archive and ``codes`` what it calls the languages. Raises UserError for a language that either lacks.
+    archive and ``codes`` what it calls the languages; ``topics`` as `read_topics` returns them. Raises
+    UserError for a language that one of them lacks.
     """
     check_languages(section.languages, normalised)
     grammars = {language: load_grammar(intents_wheel, language, codes.get(language)) for language in section.languages}
@@ -72,7 +83,11 @@ def draw_evaluation_sets(section: TasksSection, normalised: Path, intents_wheel:
         for language in section.languages:
             drawn.append(_intents_of(grammars[language], names[language], labels, section))
             progress.advance(note=f"intents {language}")
-    return EvaluationSets(labels, tuple(drawn), tuple(pools))
+    articles = []
+    if section.topics is not None:
+        for language, class_of in (topics or {}).items():
+            articles.append(draw_topics(language, read_documents(normalised, language), class_of, section.topics, section.seed))
+    return EvaluationSets(labels, tuple(drawn), tuple(pools), tuple(articles))
 
 
 def write_evaluation_sets(
@@ -85,7 +100,9 @@ def write_evaluation_sets(
     held_out = HeldOutText.build(sets.texts())
     held_out.save(folder / HELD_OUT)
     for intents in sets.intents:
-        save_intents(folder, intents.language, intents.sentences)
+        save_labelled(folder, INTENTS, intents.language, intents.sentences)
+    for topics in sets.topics:
+        save_labelled(folder, TOPICS, topics.language, topics.articles)
     left_out: dict[str, str] = {}
     for pools in sets.retrieval:
         if len(pools.test) < SMALLEST_POOL:
@@ -100,6 +117,15 @@ def write_evaluation_sets(
         "labels": list(sets.labels),
         "intents": {intents.language: _intents_record(intents, section) for intents in sets.intents},
         "retrieval": {pools.language: _pools_record(pools, section) for pools in sets.retrieval if pools.language not in left_out},
+        "topics": {
+            topics.language: {
+                "articles": len(topics.articles),
+                "splits": topics.split_counts(),
+                "dropped": dict(topics.dropped),
+                "fingerprint": set_fingerprint(topics.articles),
+            }
+            for topics in sets.topics
+        },
         "retrieval_left_out": left_out,
         "retrieval_smaller_than_max_pool": [
             pools.language for pools in sets.retrieval if len(pools.test) < section.retrieval.max_pool and pools.language not in left_out

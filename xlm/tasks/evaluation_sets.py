@@ -20,6 +20,7 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
 INTENTS = "intents"
+TOPICS = "topics"
 RETRIEVAL = "retrieval"
 DEV_PREFIX = "dev-"
 TASKS_RECORD = "tasks.json"
@@ -27,10 +28,11 @@ HELD_OUT = "held_out.npz"
 
 
 @dataclass(frozen=True, slots=True)
-class IntentSentence:
-    """One sentence and its intent; sentences of one ``template`` (a family, see `intents.family`) are in the same ``split``.
+class LabelledText:
+    """One text and its label: a sentence and its intent, or an article and its topic.
 
-    ``tags``: one BIO tag a word (`xlm.tasks.slots`), with spaces between them.
+    Texts of one ``template`` (a family, see `intents.family`; of an article its own id) are in the same ``split``: it is what
+    intervals resample. ``tags``: one BIO tag a word (`xlm.tasks.slots`), with spaces between them.
     """
 
     id: str
@@ -50,25 +52,25 @@ class RetrievalPair:
     target: str
 
 
-Item = TypeVar("Item", IntentSentence, RetrievalPair)
+Item = TypeVar("Item", LabelledText, RetrievalPair)
 
 
-def save_intents(folder: Path, language: str, sentences: Sequence[IntentSentence]) -> None:
-    """Write ``intents/<language>.jsonl`` under the tasks folder."""
-    _write(folder / INTENTS / f"{language}.jsonl", sentences)
+def save_labelled(folder: Path, task: str, language: str, texts: Sequence[LabelledText]) -> None:
+    """Write ``<task>/<language>.jsonl`` under the tasks folder; ``task`` is `INTENTS` or `TOPICS`."""
+    _write(folder / task / f"{language}.jsonl", texts)
 
 
-def load_intents(folder: Path, language: str) -> list[IntentSentence]:
-    """Read a language's intent sentences, all splits, in the order they were written.
+def load_labelled(folder: Path, task: str, language: str) -> list[LabelledText]:
+    """Read a language's texts of a task, all splits, in the order they were written.
 
     Raises UserError where the file is missing or damaged, naming the languages that are there.
     """
-    path = folder / INTENTS / f"{language}.jsonl"
-    sentences = _read(path, IntentSentence, intent_languages(folder))
-    for line, sentence in enumerate(sentences, start=1):
-        if sentence.split not in SPLITS:
-            raise UserError(f"split '{sentence.split}' is none of {', '.join(SPLITS)}; build the tasks again.", file=path, line=line)
-    return sentences
+    path = folder / task / f"{language}.jsonl"
+    texts = _read(path, LabelledText, labelled_languages(folder, task))
+    for line, text in enumerate(texts, start=1):
+        if text.split not in SPLITS:
+            raise UserError(f"split '{text.split}' is none of {', '.join(SPLITS)}; build the tasks again.", file=path, line=line)
+    return texts
 
 
 def save_retrieval(folder: Path, language: str, pairs: Sequence[RetrievalPair], *, dev: bool = False) -> None:
@@ -84,9 +86,9 @@ def load_retrieval(folder: Path, language: str, dev: bool = False) -> list[Retri
     return _read(folder / RETRIEVAL / _pool_name(language, dev), RetrievalPair, retrieval_languages(folder, dev))
 
 
-def intent_languages(folder: Path) -> list[str]:
-    """Return the languages that have intent sentences, sorted."""
-    return sorted(path.stem for path in (folder / INTENTS).glob("*.jsonl"))
+def labelled_languages(folder: Path, task: str) -> list[str]:
+    """Return the languages that have texts of a task, sorted."""
+    return sorted(path.stem for path in (folder / task).glob("*.jsonl"))
 
 
 def retrieval_languages(folder: Path, dev: bool = False) -> list[str]:
@@ -95,7 +97,7 @@ def retrieval_languages(folder: Path, dev: bool = False) -> list[str]:
     return [name.removeprefix(DEV_PREFIX) for name in names if name.startswith(DEV_PREFIX) == dev]
 
 
-def set_fingerprint(items: Iterable[IntentSentence | RetrievalPair]) -> str:
+def set_fingerprint(items: Iterable[LabelledText | RetrievalPair]) -> str:
     """Hash a set's items in order: every field counts."""
     return fingerprint([asdict(item) for item in items])
 
@@ -118,7 +120,7 @@ def _pool_name(language: str, dev: bool) -> str:
     return f"{DEV_PREFIX if dev else ''}{language}.jsonl"
 
 
-def _write(path: Path, items: Iterable[IntentSentence | RetrievalPair]) -> None:
+def _write(path: Path, items: Iterable[LabelledText | RetrievalPair]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         for item in items:

@@ -25,7 +25,7 @@ import regex
 
 from xlm.config.recipe import IntentsSection
 from xlm.seeding import key_digest, keyed_generator
-from xlm.tasks.evaluation_sets import IntentSentence, Split
+from xlm.tasks.evaluation_sets import LabelledText, Split
 from xlm.tasks.fillers import FillerHalves
 from xlm.tasks.grammar import Grammar, Template
 from xlm.tasks.sampling import SentenceSampler, Slot, SlottedText, UnfilledTemplateError
@@ -49,7 +49,7 @@ class IntentDraw:
     """A language's sentences, and what was left out, by reason."""
 
     language: str
-    sentences: tuple[IntentSentence, ...]
+    sentences: tuple[LabelledText, ...]
     dropped: Mapping[str, int]
 
     def class_counts(self) -> dict[str, int]:
@@ -89,7 +89,7 @@ def draw_intents(
         for number, sentence in enumerate(sentences[template.id]["train" if split == "train" else "test"]):
             if sentence.text:
                 tags = " ".join(tag_words(sentence.text, sentence.slots))
-                drawn.append(IntentSentence(f"{template.id}:{number}", sentence.text, template.label, family(template), split, tags))
+                drawn.append(LabelledText(f"{template.id}:{number}", sentence.text, template.label, family(template), split, tags))
             else:
                 dropped["sentence empty"] += 1
     dropped = Counter({reason: count for reason, count in dropped.items() if count})
@@ -165,13 +165,13 @@ def clean_slotted(drawn: SlottedText, language: str) -> SlottedText:
     return SlottedText(cleaned, tuple(slots))
 
 
-def _unambiguous(sentences: Sequence[IntentSentence], dropped: Counter[str]) -> list[IntentSentence]:
+def _unambiguous(sentences: Sequence[LabelledText], dropped: Counter[str]) -> list[LabelledText]:
     """Keep one sentence a text; drop texts with two labels, and from dev and test what train has too."""
     labels: dict[str, set[str]] = defaultdict(set)
     for sentence in sentences:
         labels[sentence.text].add(sentence.label)
     order: dict[Split, int] = {"train": 0, "dev": 1, "test": 2}
-    first: dict[str, IntentSentence] = {}
+    first: dict[str, LabelledText] = {}
     for sentence in sorted(sentences, key=lambda sentence: order[sentence.split]):
         if len(labels[sentence.text]) > 1:
             dropped["sentence under two intents"] += 1
