@@ -41,7 +41,8 @@ CASES = (
 )
 QUICK = (LoopCase("quick", 64, 2, 2, tokens_per_step=1_024, micro_batch_tokens=512, block_steps=3, blocks=3),)
 STAGES = (1, 2, 3)
-PERMUTATIONS = 3
+# Single orders lie between 2.8e-8 and 4.2e-8 apart from the reference: with a few, the largest is a matter of luck.
+PERMUTATIONS = 10
 FIRST_STEPS, FIRST_MOST = 5, 1e-5
 SPREAD_MOST = 3.0
 LEAST = 0.95
