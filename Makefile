@@ -14,11 +14,13 @@ RECIPE ?= pipelines/recipes/quickstart.yaml
 # Further options of the quickstart, for example ARGS="--set seed=2 --run-dir runs/seed2".
 ARGS ?=
 
-.PHONY: help venv quickstart test test-quick test-slow test-chaos check bench clean test-cluster
+.PHONY: help venv quickstart results tune-quickstart test test-quick test-slow test-chaos check bench clean test-cluster
 
 help:
 	@echo "make quickstart   fetch real text, pretrain, evaluate, write runs/quickstart/report.html"
 	@echo "                  (RECIPE=... for another experiment, ARGS=\"--set a.b=c\" for other values)"
+	@echo "make results      train every rung of pipelines/ladders/quickstart.yaml with three seeds and write docs/results.md (hours)"
+	@echo "make tune-quickstart  pretrain every candidate of pipelines/searches/quickstart.yaml, rank them on dev text, write docs/tuning.md"
 	@echo "make test         every test that fits in minutes, the small whole pipeline included"
 	@echo "make test-quick   the same without the whole pipeline"
 	@echo "make test-slow    what takes minutes each: every model of the library's peers, every way to spread a run, memory"
@@ -33,6 +35,12 @@ venv:
 
 quickstart: venv
 	@$(RUN) pipelines/quickstart.py --recipe $(RECIPE) $(ARGS)
+
+results: venv
+	@$(RUN) pipelines/results.py --ladder pipelines/ladders/quickstart.yaml --output docs/results.md
+
+tune-quickstart: venv
+	@$(RUN) pipelines/tune.py --search pipelines/searches/quickstart.yaml --output docs/tuning.md
 
 # Files of tests in one process go side by side, each file whole, for what its tests share; those that start ranks or a browser,
 # one after the other.

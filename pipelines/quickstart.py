@@ -11,13 +11,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from xlm.config.strict import load_config
 from xlm.corpora.manifest import load_manifest
-from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly
+from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly, suggest
 from xlm.report.text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.processes import free_port, gpu_count, run_to_end
@@ -62,6 +63,16 @@ def planned_steps(invocation: Invocation) -> list[Step]:
     if invocation.recipe.embeddings.kind != "aligned":
         steps = [step for step in steps if step.folder != run.embeddings]
     return [step for step in steps if invocation.recipe.tasks is not None or not step.needs_tasks]
+
+
+def steps_until(steps: Sequence[Step], last: str | None) -> list[Step]:
+    """Return the stages up to the script named; a UserError lists the scripts there are."""
+    names = [step.script for step in steps]
+    if last is None:
+        return list(steps)
+    if last not in names:
+        raise UserError(f"--until '{last}' is no stage of this recipe{suggest(last, names)}; there are: {', '.join(names)}.")
+    return list(steps[: names.index(last) + 1])
 
 
 def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[str]:
@@ -129,13 +140,14 @@ def main() -> None:
     config = HERE.parent / "deepspeed_configs" / "zero2.json"
     parser.add_argument("--deepspeed_config", type=Path, default=config, metavar="FILE", help="ZeRO settings (default: zero2.json)")
     parser.add_argument("--ranks", type=int, default=None, metavar="N", help="pretraining processes (default: up to two)")
+    parser.add_argument("--until", default=None, metavar="SCRIPT", help="stop after this stage, for example pretrain.py")
     invocation = parse_invocation(parser)
     if invocation.arguments.ranks is not None and invocation.arguments.ranks < 1:
         raise UserError(f"--ranks {invocation.arguments.ranks} was given; at least one process has to pretrain.")
     check_files(invocation)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    steps = planned_steps(invocation)
+    steps = steps_until(planned_steps(invocation), invocation.arguments.until)
     started = time.monotonic()
     for number, step in enumerate(steps, 1):
         elapsed_s = int(time.monotonic() - started)
@@ -144,6 +156,8 @@ def main() -> None:
         if code != 0:
             print(failure_sentence(step, code), file=sys.stderr)
             sys.exit(code if code > 0 else 1)
+    if invocation.arguments.until is not None:
+        return
     root = invocation.folder.root
     print("\n" + "\n".join(closing_lines(root, Tracker(root, key="", name="").ui_command())))
 

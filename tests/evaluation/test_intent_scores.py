@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from xlm.evaluation.intent_scores import IntentScores, english_dev
+from xlm.evaluation.intent_scores import IntentScores, dev_accuracy, english_dev
 from xlm.evaluation.intent_systems import CHANCE, CHARACTER_FLOOR, PROBE, System
 from xlm.evaluation.intent_task import IntentTask, Sentences
 
@@ -108,3 +108,20 @@ def test_what_dev_chose_is_reported(systems):
         "character_floor": {"english_dev_accuracy": 33.0},
         "chance": {},
     }
+
+
+def test_means_are_given_without_dev_languages_too(task, systems):
+    scores = IntentScores(task, systems, bootstrap_samples=100, mean_languages=("de", "el"), dev_languages=("el",))
+    means, entries = scores.means(), scores.by_language()
+    assert means["intents.probe.without_dev"] == entries["de"]["systems"]["probe"]["accuracy"]
+    both = [entries[language]["systems"]["chance"]["accuracy"] for language in ("de", "el")]
+    assert means["intents.chance"] == pytest.approx(np.mean(both), abs=1e-3)
+    assert means["intents.chance.without_dev"] == both[0] != both[1]
+    assert (entries["el"]["dev_language"], entries["de"]["dev_language"]) == (True, False)
+    plain = IntentScores(task, systems, bootstrap_samples=100, mean_languages=("de", "el"), dev_languages=("ja",)).means()
+    assert not any("without_dev" in name for name in plain)
+
+
+def test_dev_accuracy_is_of_systems_that_have_it():
+    system = System(PROBE, {}, dev_sets={"es": 40.0, "ru": 50.0})
+    assert dev_accuracy([system, System(CHANCE, {})]) == {"probe": {"es": 40.0, "ru": 50.0, "mean": 45.0}}

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,12 @@ def test_tokens_are_those_of_the_vocabulary(trained, task):
     features = bag_features(trained, table, task)
     first = tokenise(trained.vocabulary, task.tests["de"].texts[:1], 32).sequences[0][1:-1]
     np.testing.assert_allclose(features.tests["de"][0, 0], table[first].mean(axis=0), rtol=1e-6)
+
+
+def test_dev_sentences_of_named_languages_are_scored_apart(trained, task):
+    more = replace(task, dev_sets={"de": sentences(GERMAN, 3)})
+    features = bag_features(trained, translated(trained), more)
+    system, _, _ = probe_system("bag", more, [features] * 2, (-1,), (1.0,))
+    assert system.dev_sets == {"de": 100.0}
+    assert system.predictions.keys() == task.tests.keys()
+    assert probe_system("bag", task, [features] * 2, (-1,), (1.0,))[0].dev_sets == {}

@@ -88,3 +88,15 @@ def test_subsets_are_nine_tenths_and_differ_by_seed():
     assert len(first) == len(second) == 180
     assert set(first) != set(second)
     assert (training_subset(templates, labels, 1) == first).all()
+
+
+def test_dev_sentences_of_named_languages_are_kept_apart(folder):
+    save_labelled(
+        folder,
+        "intents",
+        "el",
+        sentences("el", [("Light", "m", "test"), ("Light", "n", "dev"), ("Weather", "o", "dev"), ("Music", "p", "dev")]),
+    )
+    task = load_intent_task(folder, ("en", "el"), (1,), dev_languages=("el",))
+    assert len(task.dev_sets["el"]) == 2
+    assert len(task.tests["el"]) == 1

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlm.errors import UserError
-from xlm.evaluation.statistics import TemplateBootstrap, percentile_interval
+from xlm.evaluation.statistics import TemplateBootstrap, holm, percentile_interval, two_sided_p
 
 
 def bootstrap(templates, seeds=3, samples=400, key="test"):
@@ -118,3 +118,29 @@ def test_ratio_of_sums_is_resampled_template_by_template():
     # With the same count below every line, a ratio of sums is a mean.
     np.testing.assert_allclose(bootstrap.ratio_distribution(right, np.ones((2, 40))), bootstrap.distribution(right))
     assert (bootstrap.ratio_distribution(right, np.zeros((2, 40))) == 0).all()
+
+
+def test_holm_is_that_of_its_paper():
+    # Example: of .01, .04, .03, .005 the adjusted values are .03, .06, .06, .02 (R: p.adjust(p, "holm")).
+    p_values = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}
+    assert holm(p_values) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+    assert list(holm(p_values)) == list(p_values)
+    assert holm({"a": 0.7, "b": 0.6}) == {"a": 1.0, "b": 1.0}
+    assert holm({}) == {}
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
+def test_holm_rejects_what_the_step_down_procedure_rejects(values, level):
+    p_values = {str(number): value for number, value in enumerate(values)}
+    rejected = set()
+    for position, name in enumerate(sorted(p_values, key=p_values.get)):
+        if p_values[name] * (len(values) - position) > level:
+            break
+        rejected.add(name)
+    assert {name for name, value in holm(p_values).items() if value <= level} == rejected
+
+
+def test_two_sided_p_counts_the_smaller_tail():
+    assert two_sided_p(np.array([1.0] * 98 + [-1.0] * 2)) == pytest.approx(0.04)
+    assert two_sided_p(np.array([-1.0] * 100)) == pytest.approx(0.01)
+    assert two_sided_p(np.zeros(10)) == 1.0

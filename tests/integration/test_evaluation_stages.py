@@ -3,6 +3,7 @@
 import json
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,21 @@ from xlm.config.recipe import Recipe
 from xlm.config.strict import load_config
 from xlm.corpora.documents import SentencePair
 from xlm.corpora.store import write_pairs
+from xlm.errors import UserError
+from xlm.evaluation.dev_scores import dev_scores
 from xlm.model.pretraining import PretrainingModel
 from xlm.runs.fingerprint import file_sha256
 from xlm.runs.folder import RunFolder
 from xlm.runs.stage import Stage, write_json
-from xlm.tasks.evaluation_sets import TASKS_RECORD, LabelledText, RetrievalPair, save_labelled, save_retrieval
+from xlm.tasks.evaluation_sets import (
+    TASKS_RECORD,
+    LabelledText,
+    RetrievalPair,
+    load_labelled,
+    load_retrieval,
+    save_labelled,
+    save_retrieval,
+)
 from xlm.training.weights import ModelDescription, write_model_weights
 from xlm.vocab.spec import VocabularySpec
 from xlm.vocab.train import train_vocabulary
@@ -230,6 +241,22 @@ def test_code_switched_training_is_scored_beside_plain(run, recipe_file, monkeyp
     cell = again["languages"]["de"]["1"]
     assert set(cell["systems"]) == {"probe", "code_switched_training", "character_floor"}
     assert set(cell["differences"]) == {"probe-character_floor", "code_switched_training-character_floor"}
+
+
+def test_dev_scores_read_no_test_sentence(run, recipe_file):
+    recipe = load_config(Recipe, recipe_file, ["evaluation.dev_languages=[de]", "evaluation.mean_languages=[]"])
+    texts = {language: load_labelled(run.tasks, "intents", language) for language in ("en", "de")}
+    for language, own in texts.items():  # of German some are dev; of both every test sentence goes
+        dev = [replace(text, split="dev") if language == "de" else text for text in own]
+        save_labelled(run.tasks, "intents", language, [text for text in dev if text.split != "test"])
+    save_retrieval(run.tasks, "de", load_retrieval(run.tasks, "de")[:50], dev=True)
+    (run.tasks / "retrieval" / "de.jsonl").unlink()
+    scores = dev_scores(recipe, run)
+    assert set(scores) == {"probe", "retrieval"}
+    assert scores["probe"]["mean"] == scores["probe"]["de"] > 0
+    assert 0 <= scores["retrieval"]["mean"] <= 100
+    with pytest.raises(UserError, match="names no evaluation"):
+        dev_scores(load_config(Recipe, recipe_file), run)
 
 
 def failure(script, recipe_file, run, monkeypatch, capsys, *extra):

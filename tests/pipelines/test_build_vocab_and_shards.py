@@ -152,7 +152,7 @@ def test_finished_shards_are_verified(run, tmp_path):
     run("build_shards.py")
     code, printed = run("build_shards.py", options=["--verify"])
     assert code == 0
-    assert "3 token shards, 4 blocks of row plans and the piece counts" in printed
+    assert "3 token shards, 7 blocks of row plans and the piece counts" in printed
     shards = tmp_path / "run" / "shards"
     whole = bytearray((shards / "tokens" / "de-00000.arrow").read_bytes())
     whole[len(whole) // 2] ^= 1

@@ -69,3 +69,16 @@ def test_intervals_and_absent_scores() -> None:
     assert tables.with_interval(1.0, None, signed=True) == "+1.0"
     assert tables.with_interval(-1.25, [-3.0, 0.5]) == "-1.2 [-3.0, 0.5]"
     assert tables.percent(0.0) == "0.0"
+
+
+def test_dev_languages_are_marked_and_the_mean_without_them_is_given(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+    facts.scores["tasks"]["intents"]["languages"]["es"]["dev_language"] = True
+    facts.scores["summary"]["intents.probe.without_dev"] = 36.6
+    table = tables.intents_table(facts)
+    assert table is not None
+    rows = {row[0]: row for row in table.rows}
+    assert "es†" in rows
+    assert rows["mean without †"][1] == "36.6"
+    assert "† choices of pretraining" in table.note
+    assert tables.marked("hi", {"shown_only": True, "dev_language": True}) == "hi*†"

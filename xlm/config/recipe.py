@@ -120,6 +120,8 @@ class EvaluationSection(StrictModel):
     bootstrap_samples: Annotated[int, Field(ge=100)] = 2000
     # Means that the report's summary quotes: the eight languages of the required result.
     mean_languages: tuple[Language, ...] = ()
+    # Those whose dev templates choices of pretraining may look at; marked in every table, with means without them beside.
+    dev_languages: tuple[Language, ...] = ()
     code_switching_rates: tuple[Share, ...] = (0.1, 0.25, 0.5)
     code_switching_languages: tuple[Language, ...] = ()
     code_switched_training: CodeSwitchedTraining | None = None
@@ -128,6 +130,14 @@ class EvaluationSection(StrictModel):
     def _seeds_are_distinct(self) -> EvaluationSection:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed stands twice in evaluation.seeds; each counts once")
+        return self
+
+    @model_validator(mode="after")
+    def _some_language_is_not_for_dev(self) -> EvaluationSection:
+        if self.mean_languages and set(self.mean_languages) <= set(self.dev_languages):
+            raise ValueError(
+                "evaluation.dev_languages names every one of evaluation.mean_languages; leave at least one that no choice sees"
+            )
         return self
 
 

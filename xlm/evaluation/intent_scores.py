@@ -58,6 +58,7 @@ class IntentScores:
         bootstrap_samples: int,
         mean_languages: Sequence[str],
         shown_only: Sequence[str] = (),
+        dev_languages: Sequence[str] = (),
         name: str = INTENTS,
     ) -> None:
         self._name = name
@@ -65,6 +66,7 @@ class IntentScores:
         self._systems = {system.name: system for system in systems}
         self._shown_only = frozenset(shown_only)
         self._mean_languages = tuple(mean_languages)
+        self._dev_languages = frozenset(dev_languages)
         self._bootstraps = {
             language: TemplateBootstrap(
                 test.templates,
@@ -81,11 +83,17 @@ class IntentScores:
         return {language: self._language(language, test) for language, test in self._task.tests.items()}
 
     def means(self) -> dict[str, float]:
-        """Return each system's accuracy averaged over the mean languages, as ``intents.<system>`` (or by another task's name)."""
+        """Return each system's accuracy averaged over the mean languages, as ``intents.<system>`` (or by another task's name).
+
+        Where choices of pretraining looked at dev languages, also without these, as ``intents.<system>.without_dev``.
+        """
+        others = [language for language in self._mean_languages if language not in self._dev_languages]
+        kinds = {"": self._mean_languages} | ({".without_dev": others} if len(others) < len(self._mean_languages) else {})
         return {
-            f"{self._name}.{name}": rounded(np.mean([100.0 * self._correct(name, language).mean() for language in self._mean_languages]))
+            f"{self._name}.{name}{suffix}": rounded(np.mean([100.0 * self._correct(name, language).mean() for language in languages]))
             for name in self._systems
-            if self._mean_languages
+            for suffix, languages in kinds.items()
+            if languages
         }
 
     def mean_differences(self) -> dict[str, Any]:
@@ -120,6 +128,7 @@ class IntentScores:
             "sentences": len(test),
             "templates": bootstrap.templates,
             "shown_only": language in self._shown_only,
+            "dev_language": language in self._dev_languages,
             "labels": int(np.unique(test.labels).size),
             "unanswerable": self._task.unanswerable[language],
             "systems": {name: self._system(system, language, test) for name, system in self._systems.items()},
@@ -164,6 +173,18 @@ def english_dev(systems: Sequence[System]) -> dict[str, Any]:
     return {
         system.name: {**system.choices, **({} if system.dev_accuracy is None else {"english_dev_accuracy": rounded(system.dev_accuracy)})}
         for system in systems
+    }
+
+
+def dev_accuracy(systems: Sequence[System]) -> dict[str, dict[str, float]]:
+    """Return accuracy on the dev sentences of dev languages, by system, and their mean: what choices of pretraining go by."""
+    return {
+        system.name: {
+            **{language: rounded(value) for language, value in system.dev_sets.items()},
+            "mean": rounded(np.mean(list(system.dev_sets.values()))),
+        }
+        for system in systems
+        if system.dev_sets
     }
 
 

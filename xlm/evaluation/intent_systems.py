@@ -38,13 +38,15 @@ Features = NDArray[np.float32]
 class System:
     """Predicted labels [seeds, n] of each language's test set, and what was chosen on English dev.
 
-    ``predictions`` of a system that no seed changes are [1, n]. ``dev_accuracy`` is in percent.
+    ``predictions`` of a system that no seed changes are [1, n]. ``dev_accuracy`` is in percent, and so is
+    ``dev_sets``: the mean over seeds on dev sentences of each language that choices of pretraining may look at.
     """
 
     name: str
     predictions: Mapping[str, NDArray[np.int64]]
     dev_accuracy: float | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)
+    dev_sets: Mapping[str, float] = field(default_factory=dict)
 
     def collapsed_seeds(self, language: str) -> list[int]:
         """Return the positions of seeds whose predictions are nearly all one label."""
@@ -58,6 +60,7 @@ class FeatureSet:
     train: Features
     dev: Features
     tests: Mapping[str, Features]
+    dev_sets: Mapping[str, Features] = field(default_factory=dict)
 
 
 def encoder_features(
@@ -85,6 +88,7 @@ def _features(task: IntentTask, encode: Callable[[Sequence[str], str], Features]
         encode(task.train.texts, SOURCE_LANGUAGE),
         encode(task.dev.texts, SOURCE_LANGUAGE),
         {language: encode(test.texts, language) for language, test in task.tests.items()},
+        {language: encode(dev.texts, language) for language, dev in task.dev_sets.items()},
     )
 
 
@@ -107,7 +111,19 @@ def probe_system(
         for language in task.tests
     }
     choices = {"penalty": choice.penalty, "layer": layer_name(layers[choice.layer])}
-    return System(name, predictions, 100.0 * choice.dev_accuracy, choices), probes, choice.layer
+    dev_sets = {
+        language: 100.0
+        * float(
+            np.mean(
+                [
+                    np.mean(probe.predict(features.dev_sets[language][choice.layer]) == dev.labels)
+                    for probe, features in zip(probes, feature_sets, strict=True)
+                ]
+            )
+        )
+        for language, dev in task.dev_sets.items()
+    }
+    return System(name, predictions, 100.0 * choice.dev_accuracy, choices, dev_sets), probes, choice.layer
 
 
 def finetuned_system(

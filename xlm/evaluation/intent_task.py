@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,7 @@ class IntentTask:
 
     ``unanswerable``: for each language its test sentences whose label English training data lacks, by
     label; no classifier can name it, so they are left out of the score. ``unanswerable_dev``: the same of
-    English dev.
+    English dev. ``dev_sets``: dev sentences of the languages that choices of pretraining may look at.
     """
 
     labels: tuple[str, ...]
@@ -59,9 +59,12 @@ class IntentTask:
     unanswerable_dev: dict[str, int]
     seeds: tuple[int, ...]
     subsets: tuple[NDArray[np.int64], ...]
+    dev_sets: dict[str, Sentences] = field(default_factory=dict)
 
 
-def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int], task: str = INTENTS) -> IntentTask:
+def load_intent_task(
+    folder: Path, languages: Sequence[str], seeds: Sequence[int], task: str = INTENTS, dev_languages: Sequence[str] = ()
+) -> IntentTask:
     """Read the sets of the intents, or of another ``task`` of labelled texts, for the zero-shot protocol.
 
     Raises UserError where English is missing from ``languages``, has no training or dev sentences, or a
@@ -91,8 +94,9 @@ def load_intent_task(folder: Path, languages: Sequence[str], seeds: Sequence[int
                 f"'{language}' has no test sentence with a label of the English training data; take it out of tasks.languages.",
                 file=folder,
             )
+    dev_sets = {language: _select(load_labelled(folder, task, language), "dev", labels)[0] for language in dev_languages}
     subsets = tuple(training_subset(train.templates, train.labels, seed) for seed in seeds)
-    return IntentTask(labels, train, dev, tests, unanswerable, unanswerable_dev, tuple(seeds), subsets)
+    return IntentTask(labels, train, dev, tests, unanswerable, unanswerable_dev, tuple(seeds), subsets, dev_sets)
 
 
 def training_subset(templates: Sequence[str], labels: NDArray[np.int64], seed: int, share: float = TRAINING_SHARE) -> NDArray[np.int64]:

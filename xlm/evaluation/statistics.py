@@ -10,7 +10,7 @@ the variance between seeds; the interval is about these seeds' kind of variation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,23 @@ class TemplateBootstrap:
     def interval(self, values: NDArray[np.generic]) -> tuple[float, float]:
         """Return the 95 % percentile interval of the mean of ``values`` [S, n]."""
         return percentile_interval(self.distribution(values))
+
+
+def two_sided_p(distribution: Floats) -> float:
+    """Return the bootstrap p-value of "no difference": twice the smaller tail beyond 0, never below 1 / B (Davison & Hinkley 1997, 4.5)."""
+    samples = len(distribution)
+    tail = min(int((distribution <= 0).sum()), int((distribution >= 0).sum()))
+    return min(1.0, 2.0 * max(tail, 0.5) / samples)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return adjusted p-values (Holm 1979): the i-th smallest of m times m - i + 1, never below those before it, at most 1."""
+    adjusted: dict[str, float] = {}
+    highest = 0.0
+    for position, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        highest = max(highest, min(1.0, (len(p_values) - position) * p_values[name]))
+        adjusted[name] = highest
+    return {name: adjusted[name] for name in p_values}
 
 
 def percentile_interval(distribution: Floats) -> tuple[float, float]:

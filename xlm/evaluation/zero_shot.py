@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xlm.config.recipe import EvaluationSection, Recipe
 from xlm.errors import UserError
 from xlm.evaluation.floors import bag_of_embeddings
-from xlm.evaluation.intent_scores import IntentScores, english_dev
+from xlm.evaluation.intent_scores import IntentScores, dev_accuracy, english_dev
 from xlm.evaluation.intent_systems import (
     BAG,
     CHARACTER_FLOOR,
@@ -79,7 +79,8 @@ class ZeroShot:
         self.evaluation = recipe.evaluation
         self.trained = load_trained_encoder(recipe, run)
         self.layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
-        self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds)
+        dev_languages = recipe.evaluation.dev_languages
+        self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds, dev_languages=dev_languages)
         self.table = aligned_table(recipe, run, self.trained)
         self.counts: Counter[str] = Counter()
         self.topics_section = recipe.tasks.topics
@@ -239,6 +240,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
             bootstrap_samples=recipe.evaluation.bootstrap_samples,
             mean_languages=recipe.evaluation.mean_languages,
             shown_only=zero_shot.shown_only,
+            dev_languages=recipe.evaluation.dev_languages,
         )
         intents = {
             "labels": len(zero_shot.task.labels),
@@ -247,6 +249,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
             "mean_differences": scores.mean_differences(),
             "collapsed": scores.collapsed(),
             "english_dev": english_dev(systems),
+            "dev_languages": dev_accuracy(systems),
             "code_switched_training": zero_shot.switched.record if zero_shot.switched is not None else None,
         }
         progress.advance(note="statistics")
@@ -267,6 +270,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
         "summary": {
             **scores.means(),
             **(topics.means() if topics is not None else {}),
+            **{f"dev.{name}": values["mean"] for name, values in dev_accuracy(systems).items()},
             **(slots.means() if slots is not None else {}),
             **{f"retrieval.{name}": value for name, value in encoder_means.items()},
         },

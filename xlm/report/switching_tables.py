@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlm.report.facts import RunFacts, languages_of
-from xlm.report.tables import Table, percent, with_interval
+from xlm.report.tables import Table, marked, percent, with_interval
 
 Json = Mapping[str, Any]
 FLOOR = "character_floor"
@@ -64,8 +64,7 @@ def switched_training_table(facts: RunFacts) -> Table | None:
     for language, entry in intents["languages"].items():
         accuracy = (percent(entry["systems"].get(name, {}).get("accuracy")) for name in names)
         gain: Json = entry.get("differences", {}).get(f"{SWITCHED}-probe") or {}
-        star = "*" if entry.get("shown_only") else ""
-        rows.append((language + star, *accuracy, with_interval(gain.get("gain"), gain.get("interval"), signed=True)))
+        rows.append((marked(language, entry), *accuracy, with_interval(gain.get("gain"), gain.get("interval"), signed=True)))
     means = (percent(facts.scores["summary"].get(f"intents.{name}")) for name in names)
     gain = intents.get("mean_differences", {}).get(f"{SWITCHED}-probe") or {}
     rows.append(("mean", *means, with_interval(gain.get("gain"), gain.get("interval"), signed=True)))

@@ -36,6 +36,11 @@ def with_interval(value: float | None, interval: Sequence[float] | None, *, sign
     return f"{text} [{interval[0]:.1f}, {interval[1]:.1f}]" if interval else text
 
 
+def marked(language: str, entry: Json) -> str:
+    """Return a language with the marks of its entry: * shown in no mean, † its dev templates may be looked at."""
+    return language + ("*" if entry.get("shown_only") else "") + ("†" if entry.get("dev_language") else "")
+
+
 def intents_table(facts: RunFacts) -> Table | None:
     """Accuracy of every system by language, and the gain over the character floor."""
     languages, summary = languages_of(facts.scores, "intents"), facts.scores["summary"]
@@ -48,7 +53,7 @@ def intents_table(facts: RunFacts) -> Table | None:
         probe = systems.get("probe", {})
         rows.append(
             (
-                language + ("*" if entry.get("shown_only") else ""),
+                marked(language, entry),
                 with_interval(probe.get("accuracy"), probe.get("interval")),
                 percent(probe.get("macro_f1")),
                 *(percent(systems.get(name, {}).get("accuracy")) for name in _OTHER_SYSTEMS),
@@ -59,6 +64,9 @@ def intents_table(facts: RunFacts) -> Table | None:
         )
     means = [percent(summary.get(f"intents.{name}")) for name in ("probe", *_OTHER_SYSTEMS)]
     rows.append(("mean", means[0], "", *means[1:], "", "", ""))
+    if summary.get("intents.probe.without_dev") is not None:
+        others = [percent(summary.get(f"intents.{name}.without_dev")) for name in ("probe", *_OTHER_SYSTEMS)]
+        rows.append(("mean without †", others[0], "", *others[1:], "", "", ""))
     columns = (
         "language",
         "frozen probe [95 %]",
@@ -69,7 +77,9 @@ def intents_table(facts: RunFacts) -> Table | None:
         "templates",
     )
     of = ", ".join(facts.recipe.evaluation.mean_languages)
-    note = f"Mean of {of}. * shown, not in the mean. Every interval and every seed is in scores.json."
+    dev = facts.recipe.evaluation.dev_languages
+    chosen = " † choices of pretraining may look at its dev templates, which are not those scored here." if dev else ""
+    note = f"Mean of {of}. * shown, not in the mean.{chosen} Every interval and every seed is in scores.json."
     return Table("Intents, accuracy in %", columns, tuple(rows), note)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from xlm.report.facts import RunFacts, counted, languages_of
 from xlm.report.summary import SCORES, read_json
+from xlm.report.tables import marked
 
 Json = Mapping[str, Any]
 REPORT = "report.html"
@@ -192,7 +193,7 @@ def score_rows(scores: Json) -> list[tuple[str, dict[str, float | None]]]:
         found: dict[str, float | None] = {name: systems.get(name, {}).get("accuracy") for name in COLUMNS if name != "retrieval"}
         top1 = retrieval.get(language, {}).get("systems", {}).get("encoder", {}).get("top1_200")
         found["retrieval"] = top1["mean"] if top1 else None
-        rows.append((language + ("*" if intents.get(language, {}).get("shown_only") else ""), found))
+        rows.append((marked(language, intents.get(language, {})), found))
     return rows
 
 
@@ -215,9 +216,12 @@ def score_table(scores: Json) -> list[str]:
     means: dict[str, float | None] = {name: summary.get(f"intents.{name}") for name in COLUMNS if name != "retrieval"}
     means["retrieval"] = summary.get("retrieval.top1_200")
     switched = any(values["code_switched_training"] is not None for _, values in rows)
+    ends = [("mean", means)]
+    if summary.get("intents.probe.without_dev") is not None:
+        ends.append(("without †", {name: summary.get(f"intents.{name}.without_dev") for name in COLUMNS}))
     widths = {name: max(8, len(title) + 2) for name, title in COLUMNS.items() if switched or name != "code_switched_training"}
     lines = ["language  " + "".join(f"{COLUMNS[name]:>{width}}" for name, width in widths.items())]
-    for language, values in [*rows, ("mean", means)]:
+    for language, values in [*rows, *ends]:
         cells = (f"{'–' if (value := values[name]) is None else f'{value:.1f}':>{width}}" for name, width in widths.items())
         lines.append(f"{language:<10}" + "".join(cells))
     return lines
@@ -228,9 +232,11 @@ def closing_lines(run: Path, ui_command: str) -> list[str]:
     scores = read_json(run / SCORES, required=True)
     summary = scores["summary"]
     switched = summary.get("intents.code_switched_training") is not None
+    dev = summary.get("intents.probe.without_dev") is not None
     lines = [
         "Zero-shot accuracy and retrieval, %  (labels in English only; * not in the means)",
         "start: the aligned embeddings before training; chance: always the most frequent English label",
+        *(["†: choices of pretraining may look at dev templates of this language, not at those scored here"] if dev else []),
         *(["switched: English training sentences with words switched by half a dictionary as well"] if switched else []),
         *score_table(scores),
     ]

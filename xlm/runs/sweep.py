@@ -144,12 +144,12 @@ def _check_shared(base: Recipe, point: Point) -> None:
             )
 
 
-def link_stages(base: RunFolder, point: RunFolder) -> None:
+def link_stages(base: RunFolder, point: RunFolder, names: Sequence[str] = SHARED, needed: Sequence[str] = ("vocabulary", "shards")) -> None:
     """Make a point's folder with links to the stages of the base; UserError where one is missing or something else stands there."""
-    for name in ("vocabulary", "shards"):
+    for name in needed:
         read_record(base.root / name)
     point.root.mkdir(parents=True, exist_ok=True)
-    for name in SHARED:
+    for name in names:
         target, link = base.root / name, point.root / name
         if not target.exists():
             continue

@@ -1,0 +1,77 @@
+"""Pretrain every candidate of a search and rank them on dev templates of the dev languages; no test score is made or read.
+
+A candidate is a run folder of its own (runs/search/<name>); what it was scored stays in its dev.json. The same command goes on where
+it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from xlm.config.recipe import Recipe
+from xlm.config.search import Search, load_search
+from xlm.config.strict import load_config
+from xlm.errors import exits_cleanly
+from xlm.evaluation.dev_scores import dev_scores
+from xlm.report.search_page import search_page
+from xlm.runs.cells import Cell, make_cell, make_shared
+from xlm.runs.cli import check_run_folder
+from xlm.runs.fingerprint import code_fingerprint, fingerprint
+from xlm.runs.folder import RunFolder
+from xlm.runs.lock import only_writer
+from xlm.runs.stage import read_record, write_json
+
+HERE = Path(__file__).resolve().parent
+SCORED = "dev.json"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--search", type=Path, required=True, metavar="FILE", help="candidates, YAML (pipelines/searches/)")
+    made.add_argument("--folder", type=Path, default=Path("runs/search"), metavar="DIR", help="where runs go (default: runs/search)")
+    made.add_argument("--output", type=Path, default=None, metavar="FILE", help="the page (default: search.md in the folder)")
+    return made
+
+
+@exits_cleanly
+def main() -> None:
+    """Pretrain and score what is missing, and write the page."""
+    arguments = parser().parse_args()
+    search = load_search(arguments.search)
+    check_run_folder(arguments.folder)
+    with only_writer(arguments.folder, "search"):
+        base = make_shared(search.recipe, HERE, arguments.folder)
+        found = [candidate_scores(search, number, base, arguments.folder) for number in range(len(search.candidates))]
+        recipe = load_config(Recipe, search.recipe)
+        output = arguments.output if arguments.output is not None else arguments.folder / "search.md"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        page = search_page(recipe.name, str(arguments.search), recipe.evaluation.dev_languages, found)
+        output.write_text(page, encoding="utf-8")
+    print(f"{page}\nsearch: {output}")
+
+
+def candidate_scores(search: Search, number: int, base: RunFolder, folder: Path) -> dict[str, Any]:
+    """Pretrain and score a candidate, unless that was done for exactly this."""
+    one = search.candidates[number]
+    cell = Cell(search.recipe, one.set, RunFolder(folder / one.name))
+    print(f"\nsearch: {one.name} ({number + 1} of {len(search.candidates)})", flush=True)
+    make_cell(cell, base, HERE, "--until", "pretrain.py")
+    recipe = load_config(Recipe, search.recipe, one.set)
+    trained = read_record(cell.run.train)
+    key = fingerprint(
+        [trained.fingerprint, recipe.evaluation.model_dump(mode="json"), code_fingerprint("evaluation", "tasks", "codeswitch")]
+    )
+    path = cell.run.root / SCORED
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if kept.get("key") != key:
+        kept = {"key": key, "scores": dev_scores(recipe, cell.run)}
+        write_json(path, kept)
+    return {"name": one.name, "title": one.title, "set": list(one.set), "scores": kept["scores"], "train_s": trained.wall_s}
+
+
+if __name__ == "__main__":
+    main()
