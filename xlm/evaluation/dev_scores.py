@@ -14,7 +14,7 @@ from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.evaluation.intent_scores import dev_accuracy
 from xlm.evaluation.intent_systems import PROBE, SWITCHED_PROBE, encoder_features, probe_system
-from xlm.evaluation.intent_task import SOURCE_LANGUAGE, load_intent_task
+from xlm.evaluation.intent_task import load_intent_task
 from xlm.evaluation.percent import rounded
 from xlm.evaluation.retrieval_scores import embed_pools, load_pools
 from xlm.evaluation.switched_training import load_switched_training, with_copies
@@ -33,7 +33,7 @@ def dev_scores(recipe: Recipe, run: RunFolder) -> dict[str, dict[str, float]]:
     evaluation, languages = recipe.evaluation, recipe.evaluation.dev_languages
     trained = load_trained_encoder(recipe, run)
     layers = chosen_layers(evaluation, trained.config.layers)
-    task = load_intent_task(run.tasks, (SOURCE_LANGUAGE,), evaluation.seeds, dev_languages=languages)
+    task = load_intent_task(run.tasks, (), evaluation.seeds, dev_languages=languages)
     tasks = {PROBE: task}
     if evaluation.code_switched_training is not None:
         switched = load_switched_training(recipe, evaluation.code_switched_training, run, task)

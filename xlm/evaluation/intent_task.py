@@ -67,10 +67,12 @@ def load_intent_task(
 ) -> IntentTask:
     """Read the sets of the intents, or of another ``task`` of labelled texts, for the zero-shot protocol.
 
+    Without ``languages`` no test sentence is read, only training and dev.
+
     Raises UserError where English is missing from ``languages``, has no training or dev sentences, or a
     language has no test sentence that can be scored.
     """
-    if SOURCE_LANGUAGE not in languages:
+    if languages and SOURCE_LANGUAGE not in languages:
         raise UserError(
             f"the zero-shot protocol trains on English, but tasks.languages is {', '.join(languages)}; add '{SOURCE_LANGUAGE}'."
         )
