@@ -45,7 +45,7 @@ def main() -> None:
         "manifest": manifest.fingerprint,
         "normalised": read_record(normalised).fingerprint,
         "hassil": hassil_version(),
-        "code": code_fingerprint("tasks"),
+        "code": code_fingerprint("tasks", "codeswitch"),
     }
     stage = Stage(call.folder.tasks, "tasks", inputs)
     if stage.is_done():
@@ -64,9 +64,9 @@ def main() -> None:
 
 
 def hassil_version() -> str:
-    """Return the version of the package that expands sentence templates: another one may expand them otherwise."""
+    """Return the versions of what expands sentence templates and spells their numbers: others may do it otherwise."""
     try:
-        return version("hassil")
+        return f"{version('hassil')}, unicode-rbnf {version('unicode-rbnf')}"
     except PackageNotFoundError:
         return "none"  # drawing says how to install it
 

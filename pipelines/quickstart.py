@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from xlm.config.strict import load_config
 from xlm.corpora.manifest import load_manifest
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly, suggest
 from xlm.report.text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
-from xlm.runs.processes import free_port, gpu_count, run_to_end
+from xlm.runs.processes import free_port, gpu_count, interrupt_when_terminated, run_to_end
 from xlm.runs.stage import RECORD
 from xlm.tracking.tracker import Tracker
 from xlm.training.trainable import check_trainable
@@ -129,10 +127,6 @@ def check_files(invocation: Invocation) -> None:
         raise UserError("this DeepSpeed file does not exist; deepspeed_configs/ has one for each ZeRO stage.", file=config)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 @exits_cleanly
 def main() -> None:
     """Run the stages; stop at the first that fails, with its exit code."""
@@ -145,8 +139,7 @@ def main() -> None:
     if invocation.arguments.ranks is not None and invocation.arguments.ranks < 1:
         raise UserError(f"--ranks {invocation.arguments.ranks} was given; at least one process has to pretrain.")
     check_files(invocation)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    interrupt_when_terminated()
     steps = steps_until(planned_steps(invocation), invocation.arguments.until)
     started = time.monotonic()
     for number, step in enumerate(steps, 1):

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from xlm.errors import UserError, exits_cleanly
 from xlm.report.sweep_figure import draw_sweep
@@ -22,7 +20,7 @@ from xlm.report.sweep_table import PointResult, sweep_table
 from xlm.runs.cli import RUNS, check_run_folder, recipe_parser
 from xlm.runs.folder import RunFolder
 from xlm.runs.lock import only_writer
-from xlm.runs.processes import free_port
+from xlm.runs.processes import free_port, interrupt_when_terminated
 from xlm.runs.stage import write_json
 from xlm.runs.sweep import Point, launcher_arguments, link_stages, make_grid, set_options
 from xlm.runs.sweep_attempts import run_points
@@ -68,8 +66,7 @@ def main() -> None:
         for point in points:
             print(f"{point.name}\n  " + " ".join(command_of(arguments, folder, key, point)))
         return
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    interrupt_when_terminated()
     with only_writer(root, "sweep"):
         for point in points:
             link_stages(base, folder.point(point))
@@ -120,10 +117,6 @@ def result_of(folder: SweepFolder, point: Point, code: int) -> PointResult:
     """Return how far a point came and where its curve ends."""
     lines = tuple(JsonLines(folder.point(point).train / METRICS))
     return PointResult(point.name, point.values, point.recipe.total_steps, folder.is_finished(point), code, lines)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

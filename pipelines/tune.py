@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from xlm.config.recipe import Recipe
-from xlm.config.search import Search, load_search
+from xlm.config.search import load_search
 from xlm.config.strict import load_config
 from xlm.errors import exits_cleanly
 from xlm.evaluation.dev_scores import dev_scores
 from xlm.report.search_page import search_page
-from xlm.runs.cells import Cell, make_cell, make_shared
+from xlm.runs.cells import Cell, check_cells, make_cell, make_shared
 from xlm.runs.cli import check_run_folder
 from xlm.runs.fingerprint import code_fingerprint, fingerprint
 from xlm.runs.folder import RunFolder
 from xlm.runs.lock import only_writer
+from xlm.runs.processes import interrupt_when_terminated
 from xlm.runs.stage import read_record, write_json
+from xlm.training.trainable import check_trainable
 
 HERE = Path(__file__).resolve().parent
 SCORED = "dev.json"
@@ -39,38 +42,47 @@ def parser() -> argparse.ArgumentParser:
 
 @exits_cleanly
 def main() -> None:
-    """Pretrain and score what is missing, and write the page."""
+    """Pretrain and score what is missing, and write the page; 1 where a candidate failed."""
     arguments = parser().parse_args()
-    search = load_search(arguments.search)
+    search, recipes = load_search(arguments.search)
     check_run_folder(arguments.folder)
+    for recipe in recipes.values():
+        check_trainable(recipe)
+    base_recipe = load_config(Recipe, search.recipe)
+    check_cells(base_recipe, recipes, arguments.search)
+    interrupt_when_terminated()
     with only_writer(arguments.folder, "search"):
         base = make_shared(search.recipe, HERE, arguments.folder)
-        found = [candidate_scores(search, number, base, arguments.folder) for number in range(len(search.candidates))]
-        recipe = load_config(Recipe, search.recipe)
+        found, failed = [], []
+        for number, one in enumerate(search.candidates, start=1):
+            print(f"\nsearch: {one.name} ({number} of {len(recipes)})", flush=True)
+            cell = Cell(search.recipe, one.set, RunFolder(arguments.folder / one.name))
+            if make_cell(cell, base, HERE, "--until", "pretrain.py") != 0:
+                failed.append(one.name)
+            else:
+                found.append({"name": one.name, "title": one.title, "set": list(one.set), **scored(cell, recipes[one.name])})
         output = arguments.output if arguments.output is not None else arguments.folder / "search.md"
         output.parent.mkdir(parents=True, exist_ok=True)
-        page = search_page(recipe.name, str(arguments.search), recipe.evaluation.dev_languages, found)
+        page = search_page(base_recipe.name, str(arguments.search), recipes[search.candidates[0].name].evaluation.dev_languages, found)
         output.write_text(page, encoding="utf-8")
     print(f"{page}\nsearch: {output}")
+    if failed:
+        print(f"search: {', '.join(failed)} failed (above) and are not in the table; the same command tries again.", file=sys.stderr)
+        sys.exit(1)
 
 
-def candidate_scores(search: Search, number: int, base: RunFolder, folder: Path) -> dict[str, Any]:
-    """Pretrain and score a candidate, unless that was done for exactly this."""
-    one = search.candidates[number]
-    cell = Cell(search.recipe, one.set, RunFolder(folder / one.name))
-    print(f"\nsearch: {one.name} ({number + 1} of {len(search.candidates)})", flush=True)
-    make_cell(cell, base, HERE, "--until", "pretrain.py")
-    recipe = load_config(Recipe, search.recipe, one.set)
+def scored(cell: Cell, recipe: Recipe) -> dict[str, Any]:
+    """Score a candidate, unless that was done for exactly this; return also what its pretraining took."""
     trained = read_record(cell.run.train)
-    key = fingerprint(
-        [trained.fingerprint, recipe.evaluation.model_dump(mode="json"), code_fingerprint("evaluation", "tasks", "codeswitch")]
-    )
+    code = code_fingerprint("evaluation", "tasks", "codeswitch", "model", "vocab")
+    key = fingerprint([trained.fingerprint, recipe.evaluation.model_dump(mode="json"), code])
     path = cell.run.root / SCORED
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if kept.get("key") != key:
         kept = {"key": key, "scores": dev_scores(recipe, cell.run)}
         write_json(path, kept)
-    return {"name": one.name, "title": one.title, "set": list(one.set), "scores": kept["scores"], "train_s": trained.wall_s}
+    tokens = sum(trained.summary.get("tokens_by_language", {}).values())
+    return {"scores": kept["scores"], "train_s": trained.wall_s, "tokens": tokens}
 
 
 if __name__ == "__main__":

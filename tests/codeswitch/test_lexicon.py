@@ -99,7 +99,19 @@ def test_no_word_is_in_both_halves(seed, entries):
     assert words[0].isdisjoint(words[1])
     assert {**first.entries, **second.entries}.items() <= whole.entries.items()
     # Left out are entries with a word of each half, and no others; an entry of one word is always in one.
-    every, _ = Lexicon("en", "de", dict.fromkeys("abcdefgh", ("x",))).halves(seed)
+    every, _ = Lexicon("en", "de", {word: (word,) for word in "abcdefgh"}).halves(seed)
     for entry in whole.entries:
         fallen = {word in every.entries for word in entry.split()}
         assert (entry in first.entries, entry in second.entries) == (fallen == {True}, fallen == {False})
+
+
+@given(st.integers(0, 2**31), st.dictionaries(st.sampled_from("abcdefgh"), st.sets(st.sampled_from("UVWuvw"), min_size=1), min_size=1))
+def test_no_translation_is_in_both_halves(seed, translations):
+    whole = Lexicon("en", "de", {entry: tuple(sorted(found)) for entry, found in translations.items()})
+    first, second = whole.halves(seed)
+    seen = [{one.lower() for found in half.entries.values() for one in found} for half in (first, second)]
+    assert seen[0].isdisjoint(seen[1])
+    assert all(found for half in (first, second) for found in half.entries.values())
+    fallen, _ = Lexicon("en", "de", {entry: (entry,) for entry in translations}).halves(seed)
+    for entry in fallen.entries:  # of what fell to the first half only what the second takes is missing
+        assert {one.lower() for one in first.entries.get(entry, ())} == {one.lower() for one in translations[entry]} - seen[1]

@@ -22,7 +22,8 @@ def load(tmp_path, text):
 @pytest.mark.parametrize("path", sorted((ROOT / "pipelines" / "searches").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_searches_of_this_project_hold(path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert len(load_search(path).candidates) > 2
+    search, recipes = load_search(path)
+    assert len(search.candidates) == len(recipes) > 2
 
 
 @pytest.mark.parametrize(
@@ -30,10 +31,11 @@ def test_the_searches_of_this_project_hold(path, monkeypatch):
     [
         (("name: two", "name: one"), "two candidates are named 'one'"),
         (("model.layers=2", "model.layers=two"), "model.layers"),
+        (("[model.layers=2]", '["evaluation.dev_languages=[es]"]'), "'two' has another evaluation section than 'one'"),
         (("[model.layers=2]", '["evaluation.dev_languages=[]"]'), "candidate 'two' has no evaluation.dev_languages"),
     ],
 )
 def test_what_cannot_be_chosen_among_is_one_sentence(tmp_path, change, sentence):
-    assert [one.name for one in load(tmp_path, SEARCH).candidates] == ["one", "two"]
+    assert [one.name for one in load(tmp_path, SEARCH)[0].candidates] == ["one", "two"]
     with pytest.raises(UserError, match=sentence):
         load(tmp_path, SEARCH.replace(*change))

@@ -100,3 +100,9 @@ def test_dev_sentences_of_named_languages_are_kept_apart(folder):
     task = load_intent_task(folder, ("en", "el"), (1,), dev_languages=("el",))
     assert len(task.dev_sets["el"]) == 2
     assert len(task.tests["el"]) == 1
+
+
+def test_a_dev_language_without_dev_sentences_is_named(folder):
+    save_labelled(folder, "intents", "el", sentences("el", [("Light", "m", "test"), ("Music", "n", "dev")]))
+    with pytest.raises(UserError, match=r"evaluation\.dev_languages names 'el', which has no dev sentence"):
+        load_intent_task(folder, (), (1,), dev_languages=("el",))

@@ -42,7 +42,8 @@ def test_shares_are_means_over_a_runs_own_seeds(rungs):
 
 
 def test_scores_of_a_rung(rungs):
-    scores = rung_scores(rungs["high"], ("probe", "absent"), ("de", "el"))
+    scores = rung_scores(rungs["high"], ("probe", "absent"), ("de", "el"), ("el",))
+    assert scores["probe"]["without_dev"] == scores["probe"]["languages"]["de"]
     assert set(scores) == {"probe"}
     assert 70 < scores["probe"]["mean"] < 90
     assert len(scores["probe"]["seeds"]) == 3

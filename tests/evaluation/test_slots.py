@@ -1,7 +1,5 @@
 """The slot task from its sets to its scores, on a made-up language in which the first words after "in" are areas."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from seqeval.metrics import f1_score as seqeval_f1
@@ -9,6 +7,7 @@ from seqeval.scheme import IOB2
 
 from xlm.config.model import ModelConfig
 from xlm.config.recipe import EvaluationSection
+from xlm.errors import UserError
 from xlm.evaluation.intent_task import load_intent_task
 from xlm.evaluation.slot_scores import SlotScores
 from xlm.evaluation.slot_systems import SlotSystems, TagSystem, contexts
@@ -86,12 +85,11 @@ def test_every_system_tags_every_word(task):
     evaluation = EvaluationSection(
         finetune_epochs=20, finetune_batch_size=4, finetune_learning_rates=(5e-3,), freeze_token_embeddings=False
     )
-    counts, epochs = Counter(), []
-    build = SlotSystems(trained, task, evaluation, counts)
+    epochs = []
+    build = SlotSystems(trained, task, evaluation)
     systems = [build.probe((0, -1)), build.finetuned(lambda: epochs.append(1)), build.character_floor(), build.random_encoder((-1,))]
     assert [system.name for system in systems] == ["probe", "finetuned", "character_floor", "random_encoder"]
     assert len(epochs) == 40
-    assert counts["texts"] == 12 + 4 + 6 + 6
     for system in systems:
         for language, test in task.tests.items():
             assert len(system.predictions[language]) == 2
@@ -155,3 +153,18 @@ def test_scores_are_those_of_seqeval():
 
 def test_a_word_stands_between_its_neighbours():
     assert contexts(["turn it off", "", "go"]) == [("", "turn", "it"), ("turn", "it", "off"), ("it", "off", ""), ("", "go", "")]
+
+
+def test_a_language_without_a_known_slot_is_left_out_and_its_slots_are_named(folder):
+    save_labelled(
+        folder, "intents", "ja", [sentence(1, 60, "test", "hall", "O O O O B-floor O"), sentence(2, 61, "test", "attic", "O O O O O O")]
+    )
+    task = load_slot_task(folder, load_intent_task(folder, ("en", "de", "ja"), (1,)))
+    assert set(task.tests) == {"en", "de"}
+    assert task.unknown["ja"] == {"floor": 1}
+
+
+def test_tags_that_do_not_fit_are_one_sentence(folder):
+    save_labelled(folder, "intents", "de", [sentence(1, 60, "test", "hall", "O B-area")])
+    with pytest.raises(UserError, match="sentence test1hall has 2 tags for 6 words; build the tasks again"):
+        load_slot_task(folder, load_intent_task(folder, ("en", "de"), (1,)))

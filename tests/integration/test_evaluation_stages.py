@@ -239,8 +239,8 @@ def test_code_switched_training_is_scored_beside_plain(run, recipe_file, monkeyp
     assert again["training"] == record
     assert again["lexicon"]["de"]["entries"] + record["lexicon"]["de"]["entries"] + record["lexicon"]["de"]["left_out"] == len(GERMAN)
     cell = again["languages"]["de"]["1"]
-    assert set(cell["systems"]) == {"probe", "code_switched_training", "character_floor"}
-    assert set(cell["differences"]) == {"probe-character_floor", "code_switched_training-character_floor"}
+    assert set(cell["systems"]) == {"probe", "code_switched_training", "character_floor", "code_switched_character_floor"}
+    assert set(cell["differences"]) == {"probe-character_floor", "code_switched_training-code_switched_character_floor"}
 
 
 def test_dev_scores_read_no_test_sentence(run, recipe_file):

@@ -75,7 +75,7 @@ def test_sets_are_drawn_once_and_again_when_the_recipe_changes(project_folder):
     assert "retrieval pools smaller than 400: de" in first.stdout
     made = json.loads((tasks / "stage.json").read_text(encoding="utf-8"))
     assert made["summary"]["labels"] == 2
-    assert made["inputs"]["hassil"] == version("hassil")
+    assert made["inputs"]["hassil"] == f"{version('hassil')}, unicode-rbnf {version('unicode-rbnf')}"
 
     second = _run(project_folder)
     assert second.returncode == 0

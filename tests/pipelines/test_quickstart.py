@@ -64,7 +64,7 @@ def staged(quickstart: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     plan = quickstart.planned_steps
     monkeypatch.setattr(quickstart, "HERE", tmp_path)
     monkeypatch.setattr(quickstart, "planned_steps", lambda call: [dataclasses.replace(step, launched=False) for step in plan(call)])
-    monkeypatch.setattr(quickstart.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(quickstart, "interrupt_when_terminated", lambda: None)
     arguments = ["quickstart.py", "--recipe", str(RECIPE), "--run-dir", str(tmp_path / "run"), "--set", "seed=7"]
     arguments += ["--deepspeed_config", str(ROOT / "deepspeed_configs" / "zero2.json")]
     monkeypatch.setattr(sys, "argv", arguments)

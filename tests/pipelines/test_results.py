@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from xlm.config.ladder import load_ladder
+from xlm.config.recipe import Recipe
+from xlm.config.strict import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 LADDER = ROOT / "pipelines" / "ladders" / "quickstart.yaml"
@@ -25,7 +27,7 @@ def results(monkeypatch):
 
 
 def test_a_cell_is_a_rung_with_a_seed(results):
-    ladder = load_ladder(LADDER)
+    ladder, _ = load_ladder(LADDER)
     cells = results.cells_of(ladder, Path("runs/results"))
     assert len(cells) == len(ladder.rungs) * 3 + len(ladder.beside)
     options = cells["mlm-seed2"].options()
@@ -34,24 +36,32 @@ def test_a_cell_is_a_rung_with_a_seed(results):
     assert "--set" not in cells["hour"].options()
 
 
-def test_a_failure_ends_it_and_only_cells_of_the_ladder_share_stages(results, tmp_path, monkeypatch):
+def test_a_failure_is_named_and_only_cells_of_the_ladder_share_stages(results, tmp_path, monkeypatch):
     made = []
 
     def make_cell(cell, base, *_):
         made.append((cell.run.root.name, base))
-        if cell.run.root.name == "tlm-seed1":
-            raise SystemExit(3)
+        return int(cell.run.root.name == "tlm-seed1")
 
     monkeypatch.setattr(results, "make_shared", lambda *_: "shared")
     monkeypatch.setattr(results, "make_cell", make_cell)
-    ladder = load_ladder(LADDER)
-    cells = results.cells_of(ladder, tmp_path)
-    with pytest.raises(SystemExit, match="3"):
-        results.make_cells(cells, ladder, tmp_path)
-    assert made == [(name, "shared") for name in ("mlm-seed1", "mlm-seed2", "mlm-seed3", "tlm-seed1")]
-    made.clear()
-    results.make_cells({"hour": cells["hour"]}, ladder, tmp_path)
-    assert made == [("hour", None)]
+    ladder, _ = load_ladder(LADDER)
+    assert results.make_cells(results.cells_of(ladder, tmp_path), ladder, tmp_path) == ["tlm-seed1"]
+    assert len(made) == 13
+    assert made[:2] == [("mlm-seed1", "shared"), ("mlm-seed2", "shared")]
+    assert made[-1] == ("hour", None)
+
+
+def test_a_ladder_whose_cells_would_not_share_is_refused_before_anything_starts(tmp_path):
+    text = LADDER.read_text(encoding="utf-8").replace(
+        "title: MLM\n    set:", "title: MLM\n    set:\n      - vocabulary=vocab/smoke.yaml", 1
+    )
+    (tmp_path / "ladder.yaml").write_text(text, encoding="utf-8")
+    command = [sys.executable, "pipelines/results.py", "--ladder", str(tmp_path / "ladder.yaml"), "--folder", str(tmp_path / "none")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "'mlm-seed1' changes vocabulary, which all runs share" in done.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_dry_run_starts_nothing(tmp_path):
@@ -70,6 +80,14 @@ def test_a_rung_is_described_by_the_scores_of_its_runs(results, tmp_path, monkey
         (tmp_path / str(number) / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
         runs.append(results.RunFolder(tmp_path / str(number)))
     monkeypatch.setattr(results, "rung_scores", lambda *_: {"probe": {}})
-    found = results.described("mlm", "MLM", runs, None, ("de",))
+    found = results.described("mlm", "MLM", runs, None, ("de",), ())
     assert found["retrieval"] == 91.5
     assert found["losses"] == {"mlm": 5.5, "tlm": None}
+
+
+def test_tokens_are_counted_with_batch_warm_up(results):
+    path = ROOT / "pipelines" / "recipes" / "quickstart.yaml"
+    plain = results.rows_by_length(load_config(Recipe, path))
+    assert plain == [(560 * 96, 128)]
+    warm = results.rows_by_length(load_config(Recipe, path, ["training.batch_warmup={start_tokens: 4096, steps: 100}"]))
+    assert 460 * 96 < warm[0][0] < 560 * 96

@@ -131,24 +131,28 @@ def code_switching_scores() -> dict:
     def entry(language: str, rate: float) -> dict:
         systems = {"probe": {"accuracy": 84 - 20 * rate, "interval": [70.0, 80.0]}, "character_floor": {"accuracy": 78 - 55 * rate}}
         systems["code_switched_training"] = {"accuracy": 84 - 10 * rate, "interval": [72.0, 84.0]}
+        systems["code_switched_character_floor"] = {"accuracy": 79 - 45 * rate}
         counts = {"sentences": 900, "unswitched": 41, "realised_share": 60 * rate, "mean_cmi": 45 * rate}
         return counts | {"systems": systems}
 
     def bucket(low: int, high: int, probe: int, floor: int) -> dict:
         differences = {
-            f"{name}-character_floor": {"gain": float(gain), "interval": [gain - 4.0, gain + 4.0]}
-            for name, gain in (("probe", probe - floor), ("code_switched_training", probe + 2 - floor))
+            f"{name}-{own}": {"gain": float(gain), "interval": [gain - 4.0, gain + 4.0]}
+            for name, own, gain in (
+                ("probe", "character_floor", probe - floor),
+                ("code_switched_training", "code_switched_character_floor", probe + 1 - floor),
+            )
         }
         few = high == 50
-        accuracy = {"probe": probe, "code_switched_training": probe + 2, "character_floor": floor}
+        accuracy = {"probe": probe, "character_floor": floor}
+        accuracy |= {"code_switched_training": probe + 2, "code_switched_character_floor": floor + 1}
         return {"low": low, "high": high, "sentences": 150 if few else 800, **accuracy, "differences": None if few else differences}
 
     buckets = [(0, 0, 89, 89), (0, 10, 86, 80), (10, 20, 80, 66), (20, 30, 74, 55), (30, 40, 69, 47), (40, 50, 66, 41)]
+    english = {"probe": 90.0, "code_switched_training": 89.0, "character_floor": 90.0, "code_switched_character_floor": 88.0}
     return {
         "unit": "percent",
-        "english": {
-            "systems": {"probe": {"accuracy": 90.0}, "code_switched_training": {"accuracy": 89.0}, "character_floor": {"accuracy": 90.0}}
-        },
+        "english": {"systems": {name: {"accuracy": accuracy} for name, accuracy in english.items()}},
         "languages": {language: {str(rate): entry(language, rate) for rate in (0.25, 0.5)} for language in ("de", "ru", "zh-Hans")},
         "cmi_buckets": [bucket(*values) for values in buckets],
         "lexicon": {language: {"entries": 20000, "left_out": 8000, "coverage": 34.0} for language in ("de", "ru", "zh-Hans")},

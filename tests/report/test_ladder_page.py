@@ -6,7 +6,7 @@ from xlm.report.ladder_page import draw_ladder_means, ladder_page, markdown_tabl
 
 
 def rung(name: str, title: str, mean: float, losses: dict | None = None) -> dict:
-    entry = {"languages": {"de": mean + 1, "ru": mean - 1}, "mean": mean, "seeds": [mean - 0.5, mean + 0.5]}
+    entry = {"languages": {"de": mean + 1, "ru": mean - 1}, "mean": mean, "without_dev": mean - 2, "seeds": [mean - 0.5, mean + 0.5]}
     return {
         "name": name,
         "title": title,
@@ -22,6 +22,7 @@ RESULTS = {
     "tokens": 6_881_280,
     "seeds": [1, 2],
     "mean_languages": ["de", "ru"],
+    "dev_languages": ["ru"],
     "rungs": [rung("mlm", "MLM", 20.0), rung("tlm", "MLM + TLM", 30.0, {"mlm": 5.1234, "tlm": 4.0})],
     "beside": [rung("hour", "for an hour", 44.0)],
     "comparisons": [
@@ -46,7 +47,9 @@ def test_the_page_says_what_each_rung_adds_and_where_it_is_clear() -> None:
     assert "| MLM + TLM | frozen probe | +10.0 [8.0, 12.0] | de +12.0 | 1 of 2 |" in page
     assert "| MLM + TLM | 30.0 (29.5–30.5) | 34.0 (29.5–30.5) | 97.3 | 5.123 | 4.000 |" in page
     assert "| for an hour | 44.0" in page
-    assert page.count("\n| --- |") == 5
+    assert "| MLM + TLM | 28.0 | 28.0 |" in page
+    assert "With 2 seeds resampling carries 1 parts in 2" in page
+    assert page.count("\n| --- |") == 6
 
 
 def test_every_row_is_as_long_as_its_head() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
+from xlm.config.phases import Objective
 from xlm.config.recipe import Recipe
 from xlm.report import text
 from xlm.report.facts import read_facts
@@ -135,3 +137,7 @@ def test_what_a_dictionary_adds_is_said_where_it_was_used(recipe: Recipe, finish
     assert "dictionary" not in text.what_it_shows(facts)
     closing = text.score_table(facts.scores)
     assert "switched" in closing[0]  # by language it is still there
+
+
+def test_every_objective_has_words() -> None:
+    assert set(text._OBJECTIVES) == set(get_args(Objective))

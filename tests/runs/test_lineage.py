@@ -49,3 +49,9 @@ def test_old_scores_do_not_hinder_new_ones_but_are_not_reported(run):
     check_before_scoring(run)
     with pytest.raises(UserError, match="'zero_shot' was made from another 'train'"):
         check_lineage(stage_records(run), run.root)
+
+
+def test_a_stage_that_has_no_use_for_another_says_so_with_nothing(run):
+    write(run.root, "zero_shot", train=stage_records(run)["train"].fingerprint, corpus="", embeddings="")
+    write(run.root, "embeddings", seed="1")
+    check_lineage(stage_records(run), run.root)

@@ -76,10 +76,11 @@ class Lexicon:
         return cls(source, target, {entry: _ranked(found) for entry, found in sorted(counts.items())})
 
     def halves(self, seed: int) -> tuple[Lexicon, Lexicon]:
-        """Split the entries in two, so that no word of the source language is in both halves; the same words in every language.
+        """Split the entries in two, so that no word of the source language and no translation is in both halves.
 
-        Each word falls to a half by a key of (seed, word). An entry of several words that fall to different halves
-        ("turn" to one, "off" to the other) is in neither: the lengths tell how many those are.
+        Each word falls to a half by a key of (seed, word), the same in every language. An entry of several words that fall to
+        different halves ("turn" to one, "off" to the other) is in neither, and the first half goes without translations that
+        the second has too ("delete" and "remove" may both be "löschen"): the lengths tell how many entries that costs.
         """
         halves: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
         for entry, translations in self.entries.items():
@@ -87,8 +88,13 @@ class Lexicon:
             fallen = {key_int64(seed, "lexicon half", word) % 2 for word in words}
             if len(fallen) == 1:
                 halves[fallen.pop()][entry] = translations
-        first, second = (Lexicon(self.source_language, self.language, half) for half in halves)
-        return first, second
+        first, second = halves
+        taken = {fold(translation) for translations in second.values() for translation in translations}
+        apart = {entry: tuple(one for one in translations if fold(one) not in taken) for entry, translations in first.items()}
+        return (
+            Lexicon(self.source_language, self.language, {entry: translations for entry, translations in apart.items() if translations}),
+            Lexicon(self.source_language, self.language, second),
+        )
 
     def __len__(self) -> int:
         """Return the number of entries."""

@@ -220,7 +220,10 @@ class Recipe(StrictModel):
         asked = {
             "tasks.intents.shown_only_languages": self.tasks.intents.shown_only_languages,
             "evaluation.mean_languages": self.evaluation.mean_languages,
+            "evaluation.dev_languages": self.evaluation.dev_languages,
         }
+        if "en" in self.evaluation.dev_languages:
+            raise ValueError("evaluation.dev_languages names English, on whose dev sentences every choice is made anyway; take it out")
         for name, languages in asked.items():
             missing = [language for language in languages if language not in self.tasks.languages]
             if missing:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from xlm.config.ladder import Rung
+from xlm.config.ladder import Rung, check_same_questions
 from xlm.config.recipe import Recipe
 from xlm.config.strict import StrictModel, load_config
 from xlm.errors import UserError
@@ -28,11 +28,16 @@ class Search(StrictModel):
         return self
 
 
-def load_search(path: Path) -> Search:
-    """Read a search; raises UserError for a candidate that could not be chosen without looking at test scores."""
+def load_search(path: Path) -> tuple[Search, dict[str, Recipe]]:
+    """Read a search; return also the recipe of every candidate by name.
+
+    Raises UserError for a candidate that could not be chosen without looking at test scores, or is asked other questions.
+    """
     search = load_config(Search, path)
-    for one in search.candidates:
-        recipe = load_config(Recipe, search.recipe, one.set)
+    recipes = {one.name: load_config(Recipe, search.recipe, one.set) for one in search.candidates}
+    first = search.candidates[0].name
+    for name, recipe in recipes.items():
         if recipe.tasks is None or not recipe.evaluation.dev_languages:
-            raise UserError(f"candidate '{one.name}' has no evaluation.dev_languages to be chosen by; name some in the recipe.", file=path)
-    return search
+            raise UserError(f"candidate '{name}' has no evaluation.dev_languages to be chosen by; name some in the recipe.", file=path)
+        check_same_questions(name, recipe, first, recipes[first], path)
+    return search, recipes

@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 from xlm.codeswitch.generate import SwitchedSentences, code_switched_intents
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.evaluation.intent_systems import CHARACTER_FLOOR, PROBE, SWITCHED_PROBE, character_system, encoder_features, probe_system
+from xlm.evaluation.intent_systems import (
+    CHARACTER_FLOOR,
+    PROBE,
+    SWITCHED_FLOOR,
+    SWITCHED_PROBE,
+    character_system,
+    encoder_features,
+    probe_system,
+)
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
 from xlm.evaluation.lexicons import lexicon_record, load_lexicons
 from xlm.evaluation.percent import percent_interval, rounded
@@ -40,6 +48,8 @@ from xlm.tasks.evaluation_sets import LabelledText
 
 # Two languages: the index cannot pass 50.
 CMI_EDGES = (0, 10, 20, 30, 40, 50)
+# Each system is compared with the characters that saw the same text.
+FLOOR_OF = {PROBE: CHARACTER_FLOOR, SWITCHED_PROBE: SWITCHED_FLOOR}
 # A bucket with fewer sentences shows its accuracy, and no test.
 FEWEST_TESTED = 200
 
@@ -76,7 +86,9 @@ class SwitchedSuite:
             features = encoder_features(self.trained, self.trained.encoder, task, layers)
             _, probes, row = probe_system(name, task, [features] * seeds, layers, recipe.evaluation.probe_penalties)
             self._probes[name] = layers[row], probes
-        _, self._characters = character_system(self.task)
+        self._characters = {CHARACTER_FLOOR: character_system(self.task)[1]}
+        if SWITCHED_PROBE in tasks:
+            self._characters[SWITCHED_FLOOR] = character_system(tasks[SWITCHED_PROBE])[1]
         test = self.task.tests[SOURCE_LANGUAGE]
         self.sentences = [
             LabelledText(*fields, "test")
@@ -96,7 +108,7 @@ class SwitchedSuite:
         layers = tuple(dict.fromkeys(layer for layer, _ in self._probes.values()))
         vectors = dict(zip(layers, self.trained.encode(texts, SOURCE_LANGUAGE, layers, counts=self.counts), strict=True))
         predicted = {name: [probe.predict(vectors[layer]) for probe in probes] for name, (layer, probes) in self._probes.items()}
-        predicted[CHARACTER_FLOOR] = [classifier.predict(texts) for classifier in self._characters]
+        predicted |= {name: [classifier.predict(texts) for classifier in own] for name, own in self._characters.items()}
         return {name: (np.stack(rows) == self.labels).astype(np.float64) for name, rows in predicted.items()}
 
     def score(self, correct: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
@@ -157,11 +169,11 @@ def run_code_switching(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str
 
 
 def gains_over_floor(right: Mapping[str, NDArray[np.float64]], bootstrap: TemplateBootstrap) -> dict[str, Any]:
-    """Return each system's gain over the character floor with its interval, by ``<system>-<floor>``; ``right`` as in `Outcome`."""
-    gains = {name: rows - right[CHARACTER_FLOOR] for name, rows in right.items() if name != CHARACTER_FLOOR}
+    """Return each probe's gain over the characters trained on the same text, by ``<system>-<floor>``; ``right`` as in `Outcome`."""
+    gains = {(system, floor): right[system] - right[floor] for system, floor in FLOOR_OF.items() if system in right}
     return {
-        f"{name}-{CHARACTER_FLOOR}": {"gain": rounded(100.0 * gain.mean()), "interval": percent_interval(bootstrap.distribution(gain))}
-        for name, gain in gains.items()
+        f"{system}-{floor}": {"gain": rounded(100.0 * gain.mean()), "interval": percent_interval(bootstrap.distribution(gain))}
+        for (system, floor), gain in gains.items()
     }
 
 
@@ -236,4 +248,4 @@ def switching_table(scores: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_SHORT = {PROBE: "probe", SWITCHED_PROBE: "switched", CHARACTER_FLOOR: "floor"}
+_SHORT = {PROBE: "probe", SWITCHED_PROBE: "sw. probe", CHARACTER_FLOOR: "floor", SWITCHED_FLOOR: "sw. floor"}

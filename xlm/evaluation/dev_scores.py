@@ -47,7 +47,8 @@ def dev_scores(recipe: Recipe, run: RunFolder) -> dict[str, dict[str, float]]:
     def embed(texts: Sequence[str], language: str) -> Any:  # noqa: ANN401 (an array)
         return trained.encode(texts, language, layers[-1:])
 
-    pools = embed_pools(load_pools(run.tasks, languages, dev=True), embed)
+    found_pools = {language: pool for language, pool in load_pools(run.tasks, languages, dev=True).items() if len(pool)}
+    pools = embed_pools(found_pools, embed)
     if pools:
         found = {language: rounded(100.0 * top1_retrieval(own.sources[0], own.targets[0]).mean) for language, own in pools.items()}
         scores[RETRIEVAL] = {**found, "mean": rounded(np.mean(list(found.values())))}

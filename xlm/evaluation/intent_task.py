@@ -97,6 +97,13 @@ def load_intent_task(
                 file=folder,
             )
     dev_sets = {language: _select(load_labelled(folder, task, language), "dev", labels)[0] for language in dev_languages}
+    empty = [language for language, sentences in dev_sets.items() if not len(sentences)]
+    if empty:
+        raise UserError(
+            f"evaluation.dev_languages names '{empty[0]}', which has no dev sentence with a label of the English training data; "
+            "take it out, or give it more by tasks.intents.dev_share.",
+            file=folder,
+        )
     subsets = tuple(training_subset(train.templates, train.labels, seed) for seed in seeds)
     return IntentTask(labels, train, dev, tests, unanswerable, unanswerable_dev, tuple(seeds), subsets, dev_sets)
 

@@ -64,8 +64,14 @@ class Answers:
         return self._tables[key]
 
 
-def rung_scores(answers: Answers, systems: Sequence[str], mean_languages: Sequence[str]) -> dict[str, Any]:
-    """Return accuracy of each system: by language, its mean over ``mean_languages``, and that mean of each pretraining seed."""
+def rung_scores(
+    answers: Answers, systems: Sequence[str], mean_languages: Sequence[str], dev_languages: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return accuracy of each system: by language, its mean over ``mean_languages``, and that mean of each pretraining seed.
+
+    ``without_dev``: the mean without the languages whose dev templates choices of pretraining may have looked at.
+    """
+    others = [language for language in mean_languages if language not in dev_languages]
     table = {}
     for system in systems:
         shares = {language: answers.shares(language, system) for language in answers.languages}
@@ -76,6 +82,7 @@ def rung_scores(answers: Answers, systems: Sequence[str], mean_languages: Sequen
         table[system] = {
             "languages": {language: rounded(100.0 * values.mean()) for language, values in found.items()},
             "mean": rounded(seeds.mean()),
+            "without_dev": rounded(100.0 * np.mean([found[language].mean() for language in others])),
             "seeds": [rounded(value) for value in seeds],
         }
     return table

@@ -29,7 +29,7 @@ class SlotScores:
     def __init__(self, task: SlotTask, systems: Sequence[TagSystem], *, bootstrap_samples: int, mean_languages: Sequence[str]) -> None:
         self._task = task
         self._systems = {system.name: system for system in systems}
-        self._mean_languages = [language for language in mean_languages if len(task.tests.get(language, ()))]
+        self._mean_languages = [language for language in mean_languages if language in task.tests]
         self._bootstraps = {
             language: TemplateBootstrap(
                 test.templates,
@@ -39,7 +39,6 @@ class SlotScores:
                 seed_key=("slots", len(task.seeds)),
             )
             for language, test in task.tests.items()
-            if len(test)
         }
         # By system and language: right and all entities (named plus there) of each sentence and seed, lenient and strict.
         self._counts = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,13 +37,10 @@ class TagSystem:
 class SlotSystems:
     """Everything the systems share: the task in pieces of the encoder's vocabulary, and its labels."""
 
-    def __init__(self, trained: TrainedEncoder, task: SlotTask, evaluation: EvaluationSection, counts: Counter[str]) -> None:
+    def __init__(self, trained: TrainedEncoder, task: SlotTask, evaluation: EvaluationSection) -> None:
         self._trained, self._task, self._evaluation = trained, task, evaluation
         self._train, self._dev = self._located(task.train), self._located(task.dev)
         self._tests = {language: self._located(test) for language, test in task.tests.items()}
-        for located in (self._train, self._dev, *self._tests.values()):
-            counts["texts"] += len(located.tokenised.sequences)
-            counts["cut"] += located.tokenised.cut
         self._labels = {name: self._labels_of(sentences) for name, sentences in (("train", task.train), ("dev", task.dev))}
         ends = np.cumsum([len(tags) for tags in task.train.tags])
         self._rows = [word_rows(ends, subset) for subset in task.subsets]

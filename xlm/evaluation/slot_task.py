@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from xlm.codeswitch.tokens import tokenise
+from xlm.errors import UserError
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, Sentences
 from xlm.tasks.evaluation_sets import INTENTS, load_labelled
 from xlm.tasks.slots import OUTSIDE, slot_names
@@ -32,7 +34,8 @@ class SlotTask:
     """English train and dev, and the test set of each language.
 
     ``tags``: every tag of the training data, ``O`` first. ``unknown``: for each language the slots that training data
-    lacks, with the number of test sentences that have them; nothing can name those, so they are left out of the score.
+    lacks, with the number of test sentences that have them; nothing can name those, so they are left out of the score. A
+    language in which no slot is left is not among ``tests``.
     ``subsets``: the training sentences of each seed, those that the intent task trains on.
     """
 
@@ -51,7 +54,10 @@ class SlotTask:
 
 
 def load_slot_task(folder: Path, intents: IntentTask) -> SlotTask | None:
-    """Read the tags of the sentences of ``intents``; None where English training data has no slot at all."""
+    """Read the tags of the sentences of ``intents``; None where English training data has no slot at all, or nothing is left to score.
+
+    Raises UserError for tags that do not fit their sentence.
+    """
     tags_of = {
         language: {sentence.id: tuple(sentence.tags.split()) for sentence in load_labelled(folder, INTENTS, language)}
         for language in intents.tests
@@ -63,14 +69,22 @@ def load_slot_task(folder: Path, intents: IntentTask) -> SlotTask | None:
         return None
     tests, unknown = {}, {}
     for language, sentences in intents.tests.items():
-        tests[language], unknown[language] = _known_only(_tagged(sentences, tags_of[language]), slot_names(known))
+        kept, unknown[language] = _known_only(_tagged(sentences, tags_of[language]), slot_names(known))
+        if any(slot_names(tags) for tags in kept.tags):
+            tests[language] = kept
     dev, _ = _known_only(_tagged(intents.dev, english), slot_names(known))
+    if not len(dev) or not tests:
+        return None
     names = tuple(sorted(known - {OUTSIDE}))
     return SlotTask((OUTSIDE, *names), train, dev, tests, unknown, intents.seeds, intents.subsets)
 
 
 def _tagged(sentences: Sentences, tags_of: dict[str, tuple[str, ...]]) -> TaggedSentences:
-    return TaggedSentences(sentences.texts, tuple(tags_of[name] for name in sentences.ids), sentences.templates)
+    found = TaggedSentences(sentences.texts, tuple(tags_of[name] for name in sentences.ids), sentences.templates)
+    for name, text, tags in zip(sentences.ids, found.texts, found.tags, strict=True):
+        if tags and len(tags) != len(tokenise(text)):
+            raise UserError(f"sentence {name} has {len(tags)} tags for {len(tokenise(text))} words; build the tasks again.")
+    return found
 
 
 def _known_only(sentences: TaggedSentences, known: set[str]) -> tuple[TaggedSentences, dict[str, int]]:

@@ -134,7 +134,7 @@ class ZeroShot:
             copies=switched.copies,
         )
         task = with_copies(self.task, switched.copies)
-        features = encoder_features(trained, trained.encoder, task, self.layers, self.counts)
+        features = encoder_features(trained, trained.encoder, task, self.layers)
         probe, _, _ = probe_system(SWITCHED_PROBE, task, [features] * len(task.seeds), self.layers, evaluation.probe_penalties)
         floor, _ = character_system(task, SWITCHED_FLOOR)
         progress.advance(note="probe, code-switched")
@@ -168,7 +168,7 @@ class ZeroShot:
         """Run every system on the slots of the same sentences; None where the templates have none."""
         if self.slot_task is None:
             return None
-        build = SlotSystems(self.trained, self.slot_task, self.evaluation, self.counts)
+        build = SlotSystems(self.trained, self.slot_task, self.evaluation)
         systems = [build.probe(self.layers)]
         progress.advance(note="slots, probe")
         systems.append(build.finetuned(lambda: progress.advance(note="slots, fine-tuning")))

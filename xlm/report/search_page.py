@@ -21,7 +21,15 @@ def search_page(recipe: str, search: str, dev_languages: Sequence[str], found: S
             scores = one["scores"].get(system, {})
             each = ", ".join(f"{language} {scores[language]:.1f}" for language in dev_languages if language in scores)
             cells.append(f"{scores['mean']:.1f} ({each})" if scores else "–")
-        rows.append([one["title"], *cells, f"{one['train_s'] / 60:.0f}", "<br>".join(f"`{value}`" for value in one["set"]) or "as it is"])
+        rows.append(
+            [
+                one["title"],
+                *cells,
+                f"{one['tokens'] / 1e6:.1f}",
+                f"{one['train_s'] / 60:.0f}",
+                "<br>".join(f"`{value}`" for value in one["set"]) or "as it is",
+            ]
+        )
     titles = [TITLES.get(system, "retrieval, dev pools") for system in systems]
     return "\n".join(
         [
@@ -31,7 +39,7 @@ def search_page(recipe: str, search: str, dev_languages: Sequence[str], found: S
             f"{', '.join(dev_languages)} (evaluation.dev_languages), in percent; no test sentence was read. The best first, by the frozen "
             "probe. One pretraining seed each: differences of a point or two say little.",
             "",
-            *markdown_table(["candidate", *titles, "minutes of pretraining", "set"], rows),
+            *markdown_table(["candidate", *titles, "million tokens", "minutes", "set"], rows),
             "",
         ]
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlm.report.facts import RunFacts
-from xlm.report.tables import Table, percent, with_interval
+from xlm.report.tables import Table, marked, percent, with_interval
 
 Json = Mapping[str, Any]
 _SYSTEMS = {"finetuned": "fine-tuned", "character_floor": "char n-grams", "random_encoder": "random weights"}
@@ -18,12 +18,13 @@ def slot_table(facts: RunFacts) -> Table | None:
     if not slots:
         return None
     rows = []
-    shown_only = set(facts.recipe.tasks.intents.shown_only_languages) if facts.recipe.tasks else set()
+    shown_only = facts.recipe.tasks.intents.shown_only_languages if facts.recipe.tasks else ()
+    dev_languages = facts.recipe.evaluation.dev_languages
     for language, entry in slots["languages"].items():
         probe, gain = entry["systems"]["probe"], entry["differences"].get("probe-character_floor") or {}
         rows.append(
             (
-                language + ("*" if language in shown_only else ""),
+                marked(language, {"shown_only": language in shown_only, "dev_language": language in dev_languages}),
                 with_interval(probe["f1"], probe["interval"]),
                 percent(probe["strict_f1"]),
                 *(percent(entry["systems"].get(name, {}).get("f1")) for name in _SYSTEMS),

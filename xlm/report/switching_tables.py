@@ -9,9 +9,15 @@ from xlm.report.facts import RunFacts, languages_of
 from xlm.report.tables import Table, marked, percent, with_interval
 
 Json = Mapping[str, Any]
-FLOOR = "character_floor"
+FLOOR, SWITCHED_FLOOR = "character_floor", "code_switched_character_floor"
 SWITCHED = "code_switched_training"
-_SYSTEMS = {"probe": "frozen probe", SWITCHED: "probe, switched training", FLOOR: "char n-grams"}
+_SYSTEMS = {
+    "probe": "frozen probe",
+    FLOOR: "char n-grams",
+    SWITCHED: "probe, switched training",
+    SWITCHED_FLOOR: "char n-grams, switched training",
+}
+_FLOOR_OF = {"probe": FLOOR, SWITCHED: SWITCHED_FLOOR}
 
 
 def code_switching_table(facts: RunFacts) -> Table | None:
@@ -44,12 +50,15 @@ def bucket_table(facts: RunFacts) -> Table | None:
     rows = []
     for bucket in buckets:
         differences: Json = bucket.get("differences") or {}
-        found = [differences.get(f"{name}-{FLOOR}") or {} for name in systems if name != FLOOR]
+        found = [differences.get(f"{name}-{floor}") or {} for name, floor in _FLOOR_OF.items() if name in systems]
         gains = [with_interval(gain.get("gain"), gain.get("interval"), signed=True) for gain in found]
         mixed = f"{bucket['low']:g} to {bucket['high']:g}"
         rows.append((mixed, *(percent(bucket[name]) for name in systems), *gains, f"{bucket['sentences']:,}"))
-    gained = [f"gain of {title} [95 %]" for name, title in systems.items() if name != FLOOR]
-    note = "Over all languages and rates. Gains are over the char n-grams, and tested where a bucket has 200 sentences or more."
+    gained = [f"gain of {systems[name]} [95 %]" for name in _FLOOR_OF if name in systems]
+    note = (
+        "Over all languages and rates. Gains are over the char n-grams that were trained on the same text, and tested where a bucket has "
+        "200 sentences or more."
+    )
     return Table("Code-switched intents by code-mixing index", ("CMI", *systems.values(), *gained, "sentences"), tuple(rows), note)
 
 
@@ -59,7 +68,7 @@ def switched_training_table(facts: RunFacts) -> Table | None:
     record: Json | None = intents.get("code_switched_training")
     if record is None:
         return None
-    names = ("probe", SWITCHED, "finetuned", "code_switched_finetuning", FLOOR, "code_switched_character_floor")
+    names = ("probe", SWITCHED, "finetuned", "code_switched_finetuning", FLOOR, SWITCHED_FLOOR)
     rows = []
     for language, entry in intents["languages"].items():
         accuracy = (percent(entry["systems"].get(name, {}).get("accuracy")) for name in names)

@@ -34,8 +34,12 @@ def what_was_trained(facts: RunFacts) -> str:
 
 
 _OBJECTIVES = {
+    "clm": "each word to guess from those before it (CLM)",
     "contrastive": "a contrastive loss that brings translations together",
     "mlm": "masked words to guess (MLM)",
+    "nsp": "whether two texts follow each other (NSP)",
+    "rtd": "words that a small generator replaced to find (RTD)",
+    "sop": "the order of two texts to tell (SOP)",
     "tlm": "masked words to guess across a translation (TLM)",
 }
 

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from types import FrameType
 
 import psutil
 
@@ -34,6 +35,16 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str], *, saves_
     except KeyboardInterrupt:
         stop_tree(child, ranks_first=saves_when_stopped, grace_s=grace_s)
         raise
+
+
+def interrupt_when_terminated() -> None:
+    """Take SIGTERM and SIGHUP as Ctrl-C, so that what was started is stopped in order."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
 
 def without_rank(environment: Mapping[str, str]) -> dict[str, str]:

@@ -110,11 +110,10 @@ def filler_halves(names: Sequence[CatalogueName], seed: int) -> FillerHalves:
     halves: tuple[list[CatalogueName], list[CatalogueName]] = ([], [])
     for name in names:
         halves[key_int64(seed, "filler half", name.english) % 2].append(name)
-    train, test = (build_fillers(half, seed) for half in halves)
-    # One text may translate strings of both halves ("Lampe": lamp, light): it stays in the test half.
-    tested = {text.casefold() for texts in test.values() for text in texts}
-    kept = {slot: tuple(text for text in texts if text.casefold() not in tested) for slot, texts in train.items()}
-    return FillerHalves(kept, test)
+    train, test = halves
+    # One text may translate strings of both halves ("Lampe": lamp, light): no test has it.
+    trained = {name.text.casefold() for name in train}
+    return FillerHalves(build_fillers(train, seed), build_fillers([name for name in test if name.text.casefold() not in trained], seed))
 
 
 def build_fillers(names: Sequence[CatalogueName], seed: int) -> dict[str, tuple[str, ...]]:

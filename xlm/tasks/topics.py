@@ -94,7 +94,8 @@ def draw_topics(language: str, documents: Iterable[Document], class_of: Mapping[
         needed = sum(size for split, size in sizes if split != "train") + (language == ENGLISH)
         if len(order) < needed:
             raise UserError(
-                f"'{language}' has {len(order)} articles about {label}; {needed} are needed: lower tasks.topics.test_per_class."
+                f"'{language}' has {len(order)} articles about {label}; {needed} are needed: lower tasks.topics.test_per_class or "
+                "dev_per_class."
             )
         for split, size in sizes:
             drawn, order = order[:size], order[size:]
