@@ -53,3 +53,15 @@ def test_bag_is_the_mean_of_the_rows_without_special_pieces():
     bag = bag_of_embeddings(table, texts)
     np.testing.assert_allclose(bag[0], (table[5] + 2 * table[7]) / 3, rtol=1e-6)
     assert bag[1].tolist() == pytest.approx([0.0] * 4)
+
+
+def test_one_seed_may_choose_for_all():
+    texts = ["turn on the light", "light on", "open the door", "door open"] * 10
+    labels = np.array([0, 0, 1, 1] * 10)
+    subsets = [np.arange(40), np.arange(20), np.arange(8)]
+    choice, classifiers = choose_character_classifiers(texts, texts[:4], labels, labels[:4], subsets, seeds_to_choose=1)
+    all_choose, all_classifiers = choose_character_classifiers(texts, texts[:4], labels, labels[:4], subsets)
+    assert len(classifiers) == len(all_classifiers) == 3
+    assert choice.penalty == all_choose.penalty
+    for one, other in zip(classifiers, all_classifiers, strict=True):
+        assert (one.predict(texts) == other.predict(texts)).all()

@@ -92,6 +92,7 @@ class SlotSystems:
             self._labels["dev"],
             self._rows,
             vectoriser=ContextVectoriser,
+            seeds_to_choose=1,
         )
         predictions = {
             language: [self._sentences(language, classifier.predict(contexts(test.texts))) for classifier in classifiers]
