@@ -47,6 +47,7 @@ def main() -> None:
             # The recipe's scale is what the encoder sees; the table is smaller by the model's own factor.
             rms=settings.scale / recipe.model.embedding_scale,
             power=settings.singular_value_power,
+            sif=settings.sif,
             seed=recipe.seed,
         )
         save_aligned(output.folder, result.table, vocabulary.fingerprint)

@@ -106,6 +106,10 @@ def test_rarity_is_its_formula():
         counts = {language: sum(piece in string for string in texts) for language, texts in strings.items()}
         expected[piece] = min(np.log(1 + len(strings[language]) / count) for language, count in counts.items() if count)
     np.testing.assert_allclose(lengths[10:] / lengths[10:].mean(), expected[10:] / expected[10:].mean(), rtol=1e-4)
+    # Of the same shares, smooth inverse frequencies.
+    smooth = 0.03 / (0.03 + 1 / np.expm1(expected[10:]))
+    lengths = np.linalg.norm(embeddings(corpora, sif=0.03).table, axis=1)[10:]
+    np.testing.assert_allclose(lengths / lengths.mean(), smooth / smooth.mean(), rtol=1e-4)
 
 
 def test_rows_point_where_the_exact_decomposition_points():

@@ -56,3 +56,5 @@ def test_rarity_is_its_formula(tmp_path, parts):
     largest = np.array([1 / 3, 3 / 3, 2 / 2, 1 / 2, 2 / 2, 1 / 3])
     np.testing.assert_allclose(counts.rarity()[:6], np.log1p(1 / largest), rtol=1e-6)
     assert counts.rarity()[6] == 0.0
+    np.testing.assert_allclose(counts.rarity(0.03)[:6], 0.03 / (0.03 + largest), rtol=1e-6)
+    assert counts.rarity(0.03)[6] == 0.0

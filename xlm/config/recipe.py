@@ -90,6 +90,8 @@ class AlignedInitialisation(StrictModel):
     kind: Literal["aligned"]
     scale: Annotated[float, Field(gt=0.0)] = 0.3
     singular_value_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    # Row lengths a / (a + share of strings with the piece) (SIF), instead of log(1 + 1 / share).
+    sif: Annotated[float, Field(gt=0.0)] | None = None
 
 
 class RandomInitialisation(StrictModel):

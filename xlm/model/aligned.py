@@ -13,7 +13,9 @@ held-out pairs (benchmarks/NOTES.md):
    text do not take all the dimensions;
 4. the left singular vectors U S^power become rows of length rarity(piece) = min over languages of
    log(1 + strings of the language / its strings with the piece): a mean over pieces is then weighted by
-   what tells strings apart, and a piece that is common in a small language does not pass for a rare one.
+   what tells strings apart, and a piece that is common in a small language does not pass for a rare one. With
+   ``sif`` = a it is a / (a + that share): the smooth inverse frequency of Arora et al. (2017), which takes
+   frequent pieces further down.
 
 Texts are worked on a block at a time (`xlm.model.aligned_strings`, `aligned_matrix`, `streamed_svd`), so memory is about
 twice the table in fp32, whatever the number of strings; these lie in files meanwhile: 4 bytes a token and 8 for each
@@ -75,6 +77,7 @@ def aligned_embeddings(
     scratch: Path,
     rms: float,
     power: float = 0.0,
+    sif: float | None = None,
     seed: int = 0,
     part_tokens: int = PART_TOKENS,
 ) -> AlignedEmbeddings:
@@ -92,7 +95,7 @@ def aligned_embeddings(
         matrix = WeightedMatrix(Path(folder) / "columns", vocabulary_size)
         counts = PieceStrings(vocabulary_size, len(parts.languages))
         build(parts.read(), matrix, counts)
-        rarity = counts.rarity()
+        rarity = counts.rarity(sif)
         seen = int(np.count_nonzero(rarity))
         if min(seen, matrix.columns) < width:
             raise UserError(

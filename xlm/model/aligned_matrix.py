@@ -88,14 +88,19 @@ class PieceStrings:
         """Number of distinct strings."""
         return int(self._strings.sum())
 
-    def rarity(self) -> Floats:
-        """Return the weight of step 4, [vocabulary]: min over languages of log(1 + strings / strings with the piece); 0 for none."""
+    def rarity(self, sif: float | None = None) -> Floats:
+        """Return the weight of step 4, [vocabulary], by the largest share s of a language's strings that have the piece; 0 for none.
+
+        It is log(1 + 1 / s), or with ``sif`` = a the smooth inverse frequency a / (a + s).
+        """
         counts = self._with_piece
         share = counts.data / self._strings[counts.indices]
         largest = np.zeros(counts.shape[0])
         np.maximum.at(largest, np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), share)
         seen = largest > 0
-        return np.where(seen, np.log1p(1.0 / np.where(seen, largest, 1.0)), 0.0).astype(np.float32)
+        present = np.where(seen, largest, 1.0)
+        weight = np.log1p(1.0 / present) if sif is None else sif / (sif + present)
+        return np.where(seen, weight, 0.0).astype(np.float32)
 
 
 def columns_of_length_one(strings: Strings, vocabulary_size: int) -> sparse.csr_array:

@@ -22,12 +22,13 @@ _ROW_INCHES = 0.27
 # System of a score file -> (name for readers, colour, marker); the order is that of legends.
 SYSTEMS: dict[str, tuple[str, str, str]] = {
     "probe": ("this encoder, frozen, with a probe", "blue", "o"),
-    "code_switched_training": ("the same, trained on switched English too", "blue", "P"),
+    "code_switched_training": ("the same, switched training", "blue", "P"),
     "encoder": ("this encoder", "blue", "o"),
     "finetuned": ("this encoder, fine-tuned", "green", "D"),
     "bag_of_aligned_embeddings": ("its starting embeddings", "purple", "^"),
-    "character_floor": ("character n-grams, untrained", "red", "s"),
-    "random_encoder": ("same encoder, random weights", "muted", "x"),
+    "character_floor": ("character n-grams", "red", "s"),
+    "code_switched_character_floor": ("character n-grams, switched training", "red", "D"),
+    "random_encoder": ("same encoder, random", "muted", "x"),
     "chance": ("chance", "muted", "|"),
 }
 
@@ -77,7 +78,8 @@ def draw_intents(facts: RunFacts) -> Drawn | None:
     if not languages:
         return None
     order = _by_score(languages, lambda language: languages[language]["systems"].get("probe", {}).get("accuracy"))
-    names = [name for name in SYSTEMS if any(name in languages[language]["systems"] for language in order)]
+    present = [name for name in SYSTEMS if any(name in languages[language]["systems"] for language in order)]
+    names = [name for name in present if name != "code_switched_character_floor"]  # which stands in a table of its own
     figure, axes = _language_rows(order, [language + ("*" if languages[language].get("shown_only") else "") for language in order])
     for name in names:
         points = [(row, languages[language]["systems"].get(name, {}).get("accuracy")) for row, language in enumerate(order)]

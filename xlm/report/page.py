@@ -90,7 +90,6 @@ def headline(facts: RunFacts) -> list[Tile]:
         "intents.code_switched_training": "% with half a dictionary used on the English training sentences",
         "intents.character_floor": "% for character n-grams, no pretraining",
         "intents.random_encoder": "% for the same encoder with random weights",
-        "slots.probe": "F1 of slots in languages without labels (frozen encoder)",
         "retrieval.top1_200": "% of translations found among 200",
         "retrieval.top1_2000": "% of translations found among 2,000",
     }
