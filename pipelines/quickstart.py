@@ -10,17 +10,16 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from xlm.config.strict import load_config
 from xlm.corpora.manifest import load_manifest
-from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly, suggest
+from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly
 from xlm.report.text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
 from xlm.runs.processes import free_port, gpu_count, interrupt_when_terminated, run_to_end
 from xlm.runs.stage import RECORD
+from xlm.runs.stages import Step, planned_steps, steps_until
 from xlm.tracking.tracker import Tracker
 from xlm.training.trainable import check_trainable
 from xlm.vocab.spec import VocabularySpec
@@ -31,46 +30,6 @@ HERE = Path(__file__).resolve().parent
 SAVE_GRACE_S, END_GRACE_S = 60.0, 5.0
 # Waiting threads sleep instead of taking a core from the other rank; libraries keep to themselves what is no news.
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "MLFLOW_LOGGING_LEVEL": "WARNING"}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One stage: the script that runs it, the folder it leaves, and what a reader calls it."""
-
-    script: str
-    folder: Path
-    title: str
-    needs_tasks: bool = False
-    launched: bool = False
-
-
-def planned_steps(invocation: Invocation) -> list[Step]:
-    """Return the stages of a recipe in the order data flows; without tasks nothing is scored."""
-    run = invocation.folder
-    steps = [
-        Step("build_tasks.py", run.tasks, "evaluation sets: fetch and read text, set tests aside", needs_tasks=True),
-        Step("build_corpus.py", run.corpus, "corpus: clean and deduplicate"),
-        Step("build_vocab.py", run.vocabulary, "vocabulary: one for all languages"),
-        Step("build_shards.py", run.shards, "shards: tokens and row plans"),
-        Step("init_embeddings.py", run.embeddings, "embeddings: an aligned start"),
-        Step("pretrain.py", run.train, "pretraining", launched=True),
-        Step("zero_shot.py", run.zero_shot, "zero-shot scores: labels in English only", needs_tasks=True),
-        Step("code_switching.py", run.code_switching, "code-switching scores", needs_tasks=True),
-        Step("report.py", run.figures, "report"),
-    ]
-    if invocation.recipe.embeddings.kind != "aligned":
-        steps = [step for step in steps if step.folder != run.embeddings]
-    return [step for step in steps if invocation.recipe.tasks is not None or not step.needs_tasks]
-
-
-def steps_until(steps: Sequence[Step], last: str | None) -> list[Step]:
-    """Return the stages up to the script named; a UserError lists the scripts there are."""
-    names = [step.script for step in steps]
-    if last is None:
-        return list(steps)
-    if last not in names:
-        raise UserError(f"--until '{last}' is no stage of this recipe{suggest(last, names)}; there are: {', '.join(names)}.")
-    return list(steps[: names.index(last) + 1])
 
 
 def step_command(step: Step, arguments: argparse.Namespace, ranks: int) -> list[str]:

@@ -7,22 +7,16 @@ shared. It may take hours: the same command goes on where it was, and finished c
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
-from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from xlm.config.ladder import Ladder, cell_name, load_ladder
 from xlm.config.recipe import Recipe
 from xlm.config.strict import load_config
 from xlm.errors import exits_cleanly
-from xlm.evaluation.intent_systems import CHARACTER_FLOOR, FINETUNED, PROBE, SWITCHED_FINETUNED, SWITCHED_PROBE
-from xlm.evaluation.ladder import Answers, compare_rungs, rung_scores
-from xlm.mixing.steps import Steps
 from xlm.report.ladder_page import draw_ladder_means, ladder_page
+from xlm.report.ladder_results import read_results
 from xlm.runs.cells import Cell, check_cells, make_cell, make_shared
 from xlm.runs.cli import check_run_folder
 from xlm.runs.folder import RunFolder
@@ -32,8 +26,6 @@ from xlm.runs.stage import write_json
 from xlm.training.trainable import check_trainable
 
 HERE = Path(__file__).resolve().parent
-SYSTEMS = (PROBE, SWITCHED_PROBE, FINETUNED, SWITCHED_FINETUNED)
-DICTIONARY = ((SWITCHED_PROBE, PROBE), (SWITCHED_FINETUNED, FINETUNED))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,7 +56,7 @@ def main() -> None:
         if failed:
             print(f"results: {', '.join(failed)} failed (above), so nothing is compared; the same command tries again.", file=sys.stderr)
             sys.exit(1)
-        results = read_results(ladder, arguments.ladder, cells, recipes[ladder.rungs[0].name])
+        results = read_results(ladder, arguments.ladder, {name: cell.run for name, cell in cells.items()}, recipes[ladder.rungs[0].name])
         write_json(arguments.folder / "results.json", results)
         output = arguments.output if arguments.output is not None else arguments.folder / "results.md"
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -104,54 +96,6 @@ def make_cells(cells: dict[str, Cell], ladder: Ladder, folder: Path) -> list[str
         if make_cell(cell, base if cell.recipe == ladder.recipe else None, HERE) != 0:
             failed.append(name)
     return failed
-
-
-def read_results(ladder: Ladder, path: Path, cells: dict[str, Cell], recipe: Recipe) -> dict[str, Any]:
-    """Return the scores of every rung and every comparison; ``recipe`` is the first rung's, whose questions are asked of all."""
-    means, samples = recipe.evaluation.mean_languages, recipe.evaluation.bootstrap_samples
-    dev = [language for language in recipe.evaluation.dev_languages if language in means]
-    rungs = {rung.name: [cells[cell_name(rung, seed)].run for seed in ladder.seeds] for rung in ladder.rungs}
-    answers = {name: Answers([run.zero_shot for run in runs]) for name, runs in rungs.items()}
-    titles = {rung.name: rung.title for rung in ladder.rungs}
-    beside = []
-    for one in ladder.beside:
-        found = [cells[one.name].run]
-        beside.append(described(one.name, one.title, found, Answers([run.zero_shot for run in found]), means, dev))
-    return {
-        "recipe": recipe.name,
-        "ladder": str(path),
-        "tokens": sum(rows * length for rows, length in rows_by_length(recipe)),
-        "seeds": list(ladder.seeds),
-        "mean_languages": list(means),
-        "dev_languages": dev,
-        "rungs": [described(name, titles[name], runs, answers[name], means, dev) for name, runs in rungs.items()],
-        "beside": beside,
-        "comparisons": compare_rungs(answers, SYSTEMS, DICTIONARY, means, samples=samples),
-    }
-
-
-def rows_by_length(recipe: Recipe) -> list[tuple[int, int]]:
-    """Return how many rows of which length each phase draws, batch warm-up counted."""
-    steps = Steps.of(recipe)
-    return [(stop - first, length) for (first, stop), length in zip(pairwise(steps.first_rows), steps.lengths, strict=True)]
-
-
-def described(name: str, title: str, runs: list[RunFolder], answers: Answers, means: tuple[str, ...], dev: Sequence[str]) -> dict[str, Any]:
-    """Return what one rung scored, means over its runs."""
-    scores = [json.loads((run.root / "scores.json").read_text(encoding="utf-8")) for run in runs]
-
-    def mean(values: list[float | None]) -> float | None:
-        present = [value for value in values if value is not None]
-        return sum(present) / len(present) if present else None
-
-    validations = [score["training"].get("validation", {}) for score in scores]
-    return {
-        "name": name,
-        "title": title,
-        "intents": rung_scores(answers, (*SYSTEMS, CHARACTER_FLOOR), means, dev),
-        "retrieval": mean([score["summary"].get("retrieval.top1_200") for score in scores]),
-        "losses": {name: mean([found.get(f"validation/{name}") for found in validations]) for name in ("mlm", "tlm")},
-    }
 
 
 if __name__ == "__main__":

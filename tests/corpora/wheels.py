@@ -9,6 +9,10 @@ from pathlib import Path
 
 import polib
 
+from xlm.corpora.archive import Archive
+from xlm.corpora.drops import DropCounts
+from xlm.corpora.manifest import WheelSource
+
 
 def write_wheel(folder: Path, name: str, version: str, members: dict[str, str | bytes]) -> Path:
     """Write a wheel that pip accepts; members may be given as text or bytes."""
@@ -42,3 +46,20 @@ def catalogue(entries: list[polib.POEntry], plural_forms: str = "nplurals=2; plu
 
 def translations(**texts: str) -> str:
     return json.dumps(texts, ensure_ascii=False)
+
+
+def read_wheel(read, layout, tmp_path: Path, members: dict[str, str | bytes], languages) -> tuple[list, dict]:
+    """Return the records and the counts of what was dropped that a reader finds in a wheel of these members."""
+    source = WheelSource(
+        name="texts",
+        kind="wheel",
+        version="1.0",
+        licence="MIT",
+        homepage="-",
+        sha256="0a" * 32,
+        languages={language: language for language in languages},
+        format=layout,
+    )
+    drops = DropCounts()
+    with Archive(write_wheel(tmp_path, "texts", "1.0", members)) as archive:
+        return list(read(source, layout, archive, drops)), drops.nested()

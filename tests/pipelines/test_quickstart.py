@@ -11,7 +11,6 @@ from types import ModuleType
 
 import pytest
 
-from xlm.errors import UserError
 from xlm.runs.cli import parse_invocation, recipe_parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,11 +168,3 @@ def test_missing_files_are_said_before_the_first_stage(staged, tmp_path, monkeyp
     assert ended.value.code == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_it_may_stop_after_a_stage(quickstart: ModuleType) -> None:
-    steps = [quickstart.Step(f"{name}.py", Path(name), name) for name in ("one", "two", "three")]
-    assert quickstart.steps_until(steps, None) == steps
-    assert [step.script for step in quickstart.steps_until(steps, "two.py")] == ["one.py", "two.py"]
-    with pytest.raises(UserError, match=r"--until 'tow.py' is no stage of this recipe \(did you mean 'two.py'\?\); there are: one.py"):
-        quickstart.steps_until(steps, "tow.py")

@@ -1,7 +1,6 @@
 """The ladder's runner: which cells there are and what is told to whom. What a cell is, quickstart.py's tests show."""
 
 import importlib.util
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from xlm.config.ladder import load_ladder
-from xlm.config.recipe import Recipe
-from xlm.config.strict import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 LADDER = ROOT / "pipelines" / "ladders" / "quickstart.yaml"
@@ -70,24 +67,3 @@ def test_a_dry_run_starts_nothing(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("quickstart.py") == 13
     assert not (tmp_path / "none").exists()
-
-
-def test_a_rung_is_described_by_the_scores_of_its_runs(results, tmp_path, monkeypatch):
-    runs = []
-    for number, loss in ((1, 5.0), (2, 6.0)):
-        (tmp_path / str(number)).mkdir()
-        scores = {"summary": {"retrieval.top1_200": 90.0 + number}, "training": {"validation": {"validation/mlm": loss}}}
-        (tmp_path / str(number) / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
-        runs.append(results.RunFolder(tmp_path / str(number)))
-    monkeypatch.setattr(results, "rung_scores", lambda *_: {"probe": {}})
-    found = results.described("mlm", "MLM", runs, None, ("de",), ())
-    assert found["retrieval"] == 91.5
-    assert found["losses"] == {"mlm": 5.5, "tlm": None}
-
-
-def test_tokens_are_counted_with_batch_warm_up(results):
-    path = ROOT / "pipelines" / "recipes" / "quickstart.yaml"
-    plain = results.rows_by_length(load_config(Recipe, path))
-    assert plain == [(560 * 96, 128)]
-    warm = results.rows_by_length(load_config(Recipe, path, ["training.batch_warmup={start_tokens: 4096, steps: 100}"]))
-    assert 460 * 96 < warm[0][0] < 560 * 96

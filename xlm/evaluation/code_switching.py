@@ -30,6 +30,7 @@ from xlm.evaluation.intent_systems import (
     SWITCHED_PROBE,
     character_system,
     encoder_features,
+    features_with_copies,
     probe_system,
 )
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
@@ -75,16 +76,17 @@ class SwitchedSuite:
         layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
         seeds = len(self.task.seeds)
         tasks = {PROBE: self.task}
+        features = {PROBE: encoder_features(self.trained, self.trained.encoder, self.task, layers)}
         self.training: dict[str, Any] | None = None
         if recipe.evaluation.code_switched_training is not None:
             switched = load_switched_training(recipe, recipe.evaluation.code_switched_training, run, self.task)
             self.training = switched.record
             tasks[SWITCHED_PROBE] = with_copies(self.task, switched.copies)
+            features[SWITCHED_PROBE] = features_with_copies(self.trained, features[PROBE], switched.copies, layers)
         # Of each system its probes, one a seed, and the layer they read.
         self._probes: dict[str, tuple[int, list[Probe]]] = {}
         for name, task in tasks.items():
-            features = encoder_features(self.trained, self.trained.encoder, task, layers)
-            _, probes, row = probe_system(name, task, [features] * seeds, layers, recipe.evaluation.probe_penalties)
+            _, probes, row = probe_system(name, task, [features[name]] * seeds, layers, recipe.evaluation.probe_penalties)
             self._probes[name] = layers[row], probes
         self._characters = {CHARACTER_FLOOR: character_system(self.task)[1]}
         if SWITCHED_PROBE in tasks:

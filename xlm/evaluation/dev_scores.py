@@ -13,7 +13,7 @@ import numpy as np
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
 from xlm.evaluation.intent_scores import dev_accuracy
-from xlm.evaluation.intent_systems import PROBE, SWITCHED_PROBE, encoder_features, probe_system
+from xlm.evaluation.intent_systems import PROBE, SWITCHED_PROBE, encoder_features, features_with_copies, probe_system
 from xlm.evaluation.intent_task import load_intent_task
 from xlm.evaluation.percent import rounded
 from xlm.evaluation.retrieval_scores import embed_pools, load_pools
@@ -34,15 +34,13 @@ def dev_scores(recipe: Recipe, run: RunFolder) -> dict[str, dict[str, float]]:
     trained = load_trained_encoder(recipe, run)
     layers = chosen_layers(evaluation, trained.config.layers)
     task = load_intent_task(run.tasks, (), evaluation.seeds, dev_languages=languages)
-    tasks = {PROBE: task}
+    tasks, features = {PROBE: task}, {PROBE: encoder_features(trained, trained.encoder, task, layers)}
     if evaluation.code_switched_training is not None:
         switched = load_switched_training(recipe, evaluation.code_switched_training, run, task)
         tasks[SWITCHED_PROBE] = with_copies(task, switched.copies)
-    systems = []
-    for name, own in tasks.items():
-        features = encoder_features(trained, trained.encoder, own, layers)
-        systems.append(probe_system(name, own, [features] * len(own.seeds), layers, evaluation.probe_penalties)[0])
-    scores = dev_accuracy(systems)
+        features[SWITCHED_PROBE] = features_with_copies(trained, features[PROBE], switched.copies, layers)
+    penalties = evaluation.probe_penalties
+    scores = dev_accuracy([probe_system(name, own, [features[name]] * len(own.seeds), layers, penalties)[0] for name, own in tasks.items()])
 
     def embed(texts: Sequence[str], language: str) -> Any:  # noqa: ANN401 (an array)
         return trained.encode(texts, language, layers[-1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,22 @@ def encoder_features(
     return _features(task, encode)
 
 
+def features_with_copies(
+    trained: TrainedEncoder, features: FeatureSet, copies: Sequence[Sequence[str]], layers: Sequence[int]
+) -> FeatureSet:
+    """Return ``features`` of a task with those of every copy of its training sentences behind them; nothing else is encoded."""
+    encoded = [trained.encode(copy, SOURCE_LANGUAGE, layers) for copy in copies]
+    return replace(features, train=np.concatenate([features.train, *encoded], axis=1))
+
+
+def finetune_settings(evaluation: EvaluationSection, precision: str) -> list[FinetuneSettings]:
+    """Return what the recipe says about fine-tuning, one for each learning rate."""
+    return [
+        FinetuneSettings(rate, evaluation.finetune_epochs, evaluation.finetune_batch_size, evaluation.freeze_token_embeddings, precision)
+        for rate in evaluation.finetune_learning_rates
+    ]
+
+
 def bag_features(trained: TrainedEncoder, table: NDArray[np.float32], task: IntentTask) -> FeatureSet:
     """Average the rows of ``table`` [vocabulary, width] over each sentence's pieces."""
 
@@ -136,16 +152,6 @@ def finetuned_system(
     copies: Sequence[Sequence[str]] = (),
 ) -> tuple[System, list[Finetuned]]:
     """Fine-tune on English once a seed and label every test set; ``copies`` of the training sentences take turns with them."""
-    settings = [
-        FinetuneSettings(
-            learning_rate,
-            evaluation.finetune_epochs,
-            evaluation.finetune_batch_size,
-            evaluation.freeze_token_embeddings,
-            trained.precision,
-        )
-        for learning_rate in evaluation.finetune_learning_rates
-    ]
 
     def texts(values: Sequence[str]) -> TokenisedTexts:
         return tokenise(trained.vocabulary, values, trained.config.max_positions)
@@ -156,7 +162,7 @@ def finetuned_system(
         LabelledTexts(texts(task.dev.texts), task.dev.labels),
         task.subsets,
         task.seeds,
-        settings,
+        finetune_settings(evaluation, trained.precision),
         label_count=len(task.labels),
         language=trained.language_id(SOURCE_LANGUAGE),
         after_epoch=after_epoch,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from xlm.codeswitch.tokens import tokenise as tokenise_words
 from xlm.config.recipe import EvaluationSection
-from xlm.evaluation.finetune import FinetuneSettings, LabelledWords, choose_finetuned, predict
+from xlm.evaluation.finetune import LabelledWords, choose_finetuned, predict
 from xlm.evaluation.floors import ContextVectoriser, choose_character_classifiers
-from xlm.evaluation.intent_systems import CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, layer_name
+from xlm.evaluation.intent_systems import CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, finetune_settings, layer_name
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE
 from xlm.evaluation.probe import Labels, choose_probes
 from xlm.evaluation.slot_task import SlotTask, TaggedSentences
@@ -41,7 +41,10 @@ class SlotSystems:
         self._trained, self._task, self._evaluation = trained, task, evaluation
         self._train, self._dev = self._located(task.train), self._located(task.dev)
         self._tests = {language: self._located(test) for language, test in task.tests.items()}
-        self._labels = {name: self._labels_of(sentences) for name, sentences in (("train", task.train), ("dev", task.dev))}
+        self._by_sentence = {
+            name: tuple(task.labels(tags) for tags in sentences.tags) for name, sentences in (("train", task.train), ("dev", task.dev))
+        }
+        self._labels = {name: np.concatenate(labels) for name, labels in self._by_sentence.items()}
         ends = np.cumsum([len(tags) for tags in task.train.tags])
         self._rows = [word_rows(ends, subset) for subset in task.subsets]
 
@@ -56,19 +59,13 @@ class SlotSystems:
     def finetuned(self, after_epoch: Callable[[], None] = lambda: None) -> TagSystem:
         """Fine-tune the encoder on English once a seed."""
         evaluation, trained = self._evaluation, self._trained
-        settings = [
-            FinetuneSettings(
-                rate, evaluation.finetune_epochs, evaluation.finetune_batch_size, evaluation.freeze_token_embeddings, trained.precision
-            )
-            for rate in evaluation.finetune_learning_rates
-        ]
         choice, runs = choose_finetuned(
             trained.encoder,
-            LabelledWords(self._train.tokenised, tuple(self._task.labels(tags) for tags in self._task.train.tags)),
-            LabelledWords(self._dev.tokenised, tuple(self._task.labels(tags) for tags in self._task.dev.tags)),
+            LabelledWords(self._train.tokenised, self._by_sentence["train"]),
+            LabelledWords(self._dev.tokenised, self._by_sentence["dev"]),
             self._task.subsets,
             self._task.seeds,
-            settings,
+            finetune_settings(evaluation, trained.precision),
             label_count=len(self._task.tags),
             language=trained.language_id(SOURCE_LANGUAGE),
             after_epoch=after_epoch,
@@ -123,9 +120,6 @@ class SlotSystems:
 
     def _located(self, sentences: TaggedSentences) -> WordTexts:
         return locate_words(self._trained.vocabulary, sentences.texts, self._trained.config.max_positions)
-
-    def _labels_of(self, sentences: TaggedSentences) -> Labels:
-        return np.concatenate([self._task.labels(tags) for tags in sentences.tags])
 
     def _sentences(self, language: str, labels: Labels, located: WordTexts | None = None) -> list[tuple[str, ...]]:
         """Cut the tags of all words into sentences; a word inside the piece of the word before continues its slot."""

@@ -24,11 +24,13 @@ from xlm.evaluation.intent_systems import (
     SWITCHED_FINETUNED,
     SWITCHED_FLOOR,
     SWITCHED_PROBE,
+    FeatureSet,
     System,
     bag_features,
     chance_system,
     character_system,
     encoder_features,
+    features_with_copies,
     finetuned_system,
     layer_name,
     probe_system,
@@ -83,10 +85,8 @@ class ZeroShot:
         self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds, dev_languages=dev_languages)
         self.table = aligned_table(recipe, run, self.trained)
         self.counts: Counter[str] = Counter()
-        self.topics_section = recipe.tasks.topics
-        self.topic_task: IntentTask | None = None
-        if self.topics_section is not None:
-            self.topic_task = load_intent_task(run.tasks, self.topics_section.languages, recipe.evaluation.seeds, TOPICS)
+        topics = recipe.tasks.topics
+        self.topic_task = load_intent_task(run.tasks, topics.languages, recipe.evaluation.seeds, TOPICS) if topics is not None else None
         self.slot_task = load_slot_task(run.tasks, self.task)
         section = recipe.evaluation.code_switched_training
         self.switched = load_switched_training(recipe, section, run, self.task) if section is not None else None
@@ -120,10 +120,10 @@ class ZeroShot:
             systems.append(bag)
         progress.advance(note="bag of embeddings")
         if self.switched is not None:
-            systems += self._switched_systems(self.switched, progress)
+            systems += self._switched_systems(self.switched, features, progress)
         return [*systems, chance_system(task)]
 
-    def _switched_systems(self, switched: SwitchedTraining, progress: Progress) -> list[System]:
+    def _switched_systems(self, switched: SwitchedTraining, plain: FeatureSet, progress: Progress) -> list[System]:
         trained, evaluation = self.trained, self.evaluation
         finetuned, _ = finetuned_system(
             trained,
@@ -134,7 +134,7 @@ class ZeroShot:
             copies=switched.copies,
         )
         task = with_copies(self.task, switched.copies)
-        features = encoder_features(trained, trained.encoder, task, self.layers)
+        features = features_with_copies(trained, plain, switched.copies, self.layers)
         probe, _, _ = probe_system(SWITCHED_PROBE, task, [features] * len(task.seeds), self.layers, evaluation.probe_penalties)
         floor, _ = character_system(task, SWITCHED_FLOOR)
         progress.advance(note="probe, code-switched")

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xlm.corpora.archive import Archive
-from xlm.corpora.drops import DropCounts
-from xlm.corpora.manifest import CldrFormat, WheelSource
+from xlm.corpora.manifest import CldrFormat
 from xlm.corpora.readers.cldr import read_cldr
 from xlm.corpora.records import RawPair, RawText
 from xlm.errors import UserError
@@ -34,20 +32,7 @@ def read(tmp_path, locales, languages=("en", "de")):
     members = {
         f"babel/locale-data/{name}.dat": locale if isinstance(locale, bytes) else pickle.dumps(locale) for name, locale in locales.items()
     }
-    path = wheels.write_wheel(tmp_path, "texts", "1.0", members)
-    source = WheelSource(
-        name="texts",
-        kind="wheel",
-        version="1.0",
-        licence="MIT",
-        homepage="-",
-        sha256="0a" * 32,
-        languages={language: language for language in languages},
-        format=LAYOUT,
-    )
-    drops = DropCounts()
-    with Archive(path) as archive:
-        return list(read_cldr(source, LAYOUT, archive, drops)), drops.nested()
+    return wheels.read_wheel(read_cldr, LAYOUT, tmp_path, members, languages)
 
 
 def test_names_pair_by_their_place(tmp_path):

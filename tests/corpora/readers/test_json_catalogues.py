@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xlm.corpora.archive import Archive
-from xlm.corpora.drops import DropCounts
-from xlm.corpora.manifest import JsonCataloguesFormat, WheelSource
+from xlm.corpora.manifest import JsonCataloguesFormat
 from xlm.corpora.readers.json_catalogues import read_json_catalogues
 from xlm.corpora.records import RawPair, RawText
 from xlm.errors import UserError
@@ -22,20 +20,7 @@ def read(tmp_path, files, languages=("en", "de")):
         f"ha/components/{name}.json": content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         for name, content in files.items()
     }
-    path = wheels.write_wheel(tmp_path, "texts", "1.0", members)
-    source = WheelSource(
-        name="texts",
-        kind="wheel",
-        version="1.0",
-        licence="MIT",
-        homepage="-",
-        sha256="0a" * 32,
-        languages={language: language for language in languages},
-        format=LAYOUT,
-    )
-    drops = DropCounts()
-    with Archive(path) as archive:
-        return list(read_json_catalogues(source, LAYOUT, archive, drops)), drops.nested()
+    return wheels.read_wheel(read_json_catalogues, LAYOUT, tmp_path, members, languages)
 
 
 def test_nested_keys_pair_with_the_english_beside_them(tmp_path):
