@@ -17,6 +17,7 @@ from xlm.corpora.manifest import load_manifest
 from xlm.errors import USER_ERROR_EXIT_CODE, UserError, exits_cleanly
 from xlm.report.text import closing_lines
 from xlm.runs.cli import Invocation, parse_invocation, recipe_parser
+from xlm.runs.cores import usable_cores
 from xlm.runs.processes import free_port, gpu_count, interrupt_when_terminated, run_to_end
 from xlm.runs.stage import RECORD
 from xlm.runs.stages import Step, planned_steps, steps_until
@@ -52,7 +53,7 @@ def run_step(step: Step, arguments: argparse.Namespace) -> int:
     environment = {**QUIET, **os.environ}
     ranks = 1
     if step.launched:
-        cores, gpus = len(os.sched_getaffinity(0)), gpu_count()
+        cores, gpus = usable_cores(), gpu_count()
         ranks = arguments.ranks or min(2, gpus or cores)
         # Ranks share the cores; without a GPU DeepSpeed need not look for one, and say so, in every process.
         environment |= {"OMP_NUM_THREADS": str(max(1, cores // ranks))} | ({} if gpus else {"DS_ACCELERATOR": "cpu"})

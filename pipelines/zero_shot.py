@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlm.config.recipe import EvaluationSection
 from xlm.errors import exits_cleanly
 from xlm.evaluation.intent_systems import FINETUNED, PROBE, SWITCHED_FINETUNED, SWITCHED_PROBE
 from xlm.evaluation.zero_shot import run_zero_shot, summary_table
@@ -21,7 +22,7 @@ def main() -> None:
         "train": read_record(run.train).fingerprint,
         "tasks": read_record(run.tasks).fingerprint,
         "vocabulary": read_record(run.vocabulary).fingerprint,
-        "corpus": read_record(run.corpus).fingerprint if recipe.evaluation.code_switched_training is not None else "",
+        "corpus": read_record(run.corpus).fingerprint if reads_corpus(recipe.evaluation) else "",
         "embeddings": read_record(run.embeddings).fingerprint if recipe.embeddings.kind == "aligned" else "",
         "recipe": fingerprint(recipe.model_dump(mode="json", include={"tasks", "evaluation", "model", "embeddings", "seed"})),
         "code": code_fingerprint("evaluation", "tasks", "codeswitch", "model", "vocab"),
@@ -40,6 +41,11 @@ def main() -> None:
         if system in (PROBE, FINETUNED, SWITCHED_PROBE, SWITCHED_FINETUNED):
             print(f"warning: {system} gives nearly every sentence one label in {', '.join(languages)}")
     print(f"scores: {run.zero_shot / 'scores.json'}")
+
+
+def reads_corpus(evaluation: EvaluationSection) -> bool:
+    """Return whether classifiers learn from pairs of the corpus, through the lexicons or the whitening."""
+    return evaluation.code_switched_training is not None or evaluation.whitening is not None
 
 
 if __name__ == "__main__":

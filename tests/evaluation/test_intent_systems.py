@@ -7,16 +7,16 @@ from xlm.config.model import ModelConfig
 from xlm.config.recipe import EvaluationSection
 from xlm.evaluation.intent_systems import (
     System,
-    bag_features,
+    bag_reader,
     chance_system,
     character_system,
-    encoder_features,
+    encoder_reader,
     finetuned_system,
-    layer_name,
     probe_system,
 )
 from xlm.evaluation.intent_task import IntentTask, Sentences, training_subset
 from xlm.evaluation.packing import tokenise
+from xlm.evaluation.readout import Readout, Translations
 from xlm.evaluation.trained_encoder import TrainedEncoder, random_twin
 from xlm.model.encoder import Encoder
 from xlm.vocab.spec import VocabularySpec
@@ -61,26 +61,27 @@ def translated(trained):
 
 
 def test_features_cover_every_set_and_layer(trained, task):
-    features = encoder_features(trained, trained.encoder, task, (0, -1))
+    features = encoder_reader(trained, trained.encoder, Readout((0, -1))).features(task)
     assert features.train.shape == (2, 32, 16)
     assert features.dev.shape == (2, 8, 16)
     assert {language: vectors.shape for language, vectors in features.tests.items()} == {"en": (2, 8, 16), "de": (2, 4, 16)}
 
 
 def test_probe_transfers_where_the_vectors_are_aligned(trained, task):
-    features = bag_features(trained, translated(trained), task)
-    system, probes, row = probe_system("bag", task, [features] * 2, (-1,), (1.0,))
+    reader = bag_reader(trained, translated(trained))
+    system, probes, row = probe_system("bag", task, [reader.features(task)] * 2, reader, (1.0,))
     assert (system.predictions["de"] == task.tests["de"].labels).mean() == 1.0
     assert system.predictions["de"].shape == (2, 4)
     assert system.dev_accuracy == 100.0
-    assert system.choices == {"penalty": 1.0, "layer": "final"}
+    assert system.choices == {"penalty": 1.0, "layer": "bag"}
     assert (row, len(probes)) == (0, 2)
 
 
 def test_each_seed_may_have_its_own_encoder(trained, task):
-    sets = [encoder_features(trained, random_twin(trained, seed), task, (-1,)) for seed in (1, 2)]
-    both, _, _ = probe_system("random_encoder", task, sets, (-1,), (1.0,))
-    second, _, _ = probe_system("random_encoder", task, [sets[1]] * 2, (-1,), (1.0,))
+    readers = [encoder_reader(trained, random_twin(trained, seed), Readout((-1,))) for seed in (1, 2)]
+    sets = [reader.features(task) for reader in readers]
+    both, _, _ = probe_system("random_encoder", task, sets, readers[0], (1.0,))
+    second, _, _ = probe_system("random_encoder", task, [sets[1]] * 2, readers[0], (1.0,))
     assert (both.predictions["de"][1] == second.predictions["de"][1]).all()
     assert not np.array_equal(sets[0].train, sets[1].train)
 
@@ -115,21 +116,35 @@ def test_collapsed_seeds_are_found():
     assert system.collapsed_seeds("de") == [1]
 
 
-def test_layers_have_names():
-    assert (layer_name(-1), layer_name(0)) == ("final", "0")
+def test_joined_layers_are_one_choice_and_copies_follow(trained, task):
+    reader = encoder_reader(trained, trained.encoder, Readout((0, 1, -1), joined=True))
+    features = reader.features(task)
+    assert features.train.shape == (1, 32, 48)
+    more = reader.with_copies(features, [task.train.texts[::-1]])
+    np.testing.assert_array_equal(more.train[:, :32], features.train)
+    np.testing.assert_array_equal(more.train[:, 32:], features.train[:, ::-1])
+
+
+def test_whitened_vectors_are_scaled_alike(trained, task):
+    pairs = [Translations("de", ("turn on the light", "open the door", "lights on"), ("licht", "tür", "licht licht"))]
+    reader = encoder_reader(trained, trained.encoder, Readout((-1,)), pairs)
+    assert reader.whitened
+    _, probes, _ = probe_system("probe", task, [reader.features(task)] * 2, reader, (1.0,))
+    assert np.ptp(probes[0].deviation) == 0.0
 
 
 def test_tokens_are_those_of_the_vocabulary(trained, task):
     table = translated(trained)
-    features = bag_features(trained, table, task)
+    features = bag_reader(trained, table).features(task)
     first = tokenise(trained.vocabulary, task.tests["de"].texts[:1], 32).sequences[0][1:-1]
     np.testing.assert_allclose(features.tests["de"][0, 0], table[first].mean(axis=0), rtol=1e-6)
 
 
 def test_dev_sentences_of_named_languages_are_scored_apart(trained, task):
     more = replace(task, dev_sets={"de": sentences(GERMAN, 3)})
-    features = bag_features(trained, translated(trained), more)
-    system, _, _ = probe_system("bag", more, [features] * 2, (-1,), (1.0,))
+    reader = bag_reader(trained, translated(trained))
+    features = reader.features(more)
+    system, _, _ = probe_system("bag", more, [features] * 2, reader, (1.0,))
     assert system.dev_sets == {"de": 100.0}
     assert system.predictions.keys() == task.tests.keys()
-    assert probe_system("bag", task, [features] * 2, (-1,), (1.0,))[0].dev_sets == {}
+    assert probe_system("bag", task, [features] * 2, reader, (1.0,))[0].dev_sets == {}

@@ -9,6 +9,7 @@ from xlm.config.model import ModelConfig
 from xlm.config.recipe import EvaluationSection
 from xlm.errors import UserError
 from xlm.evaluation.intent_task import load_intent_task
+from xlm.evaluation.readout import Readout
 from xlm.evaluation.slot_scores import SlotScores
 from xlm.evaluation.slot_systems import SlotSystems, TagSystem, contexts
 from xlm.evaluation.slot_task import SlotTask, TaggedSentences, load_slot_task
@@ -87,7 +88,12 @@ def test_every_system_tags_every_word(task):
     )
     epochs = []
     build = SlotSystems(trained, task, evaluation)
-    systems = [build.probe((0, -1)), build.finetuned(lambda: epochs.append(1)), build.character_floor(), build.random_encoder((-1,))]
+    systems = [
+        build.probe(Readout((0, -1))),
+        build.finetuned(lambda: epochs.append(1)),
+        build.character_floor(),
+        build.random_encoder(Readout((-1,))),
+    ]
     assert [system.name for system in systems] == ["probe", "finetuned", "character_floor", "random_encoder"]
     assert len(epochs) == 40
     for system in systems:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlm.errors import UserError
-from xlm.evaluation.statistics import TemplateBootstrap, holm, percentile_interval, two_sided_p
+from xlm.evaluation.statistics import TemplateBootstrap, clustered_standard_error, holm, percentile_interval, two_sided_p
 
 
 def bootstrap(templates, seeds=3, samples=400, key="test"):
@@ -144,3 +144,12 @@ def test_two_sided_p_counts_the_smaller_tail():
     assert two_sided_p(np.array([1.0] * 98 + [-1.0] * 2)) == pytest.approx(0.04)
     assert two_sided_p(np.array([-1.0] * 100)) == pytest.approx(0.01)
     assert two_sided_p(np.zeros(10)) == 1.0
+
+
+def test_clustered_error_is_the_plain_one_where_every_template_has_a_sentence():
+    values = np.random.default_rng(3).random(40)
+    plain = np.std(values, ddof=1) / np.sqrt(40)
+    assert clustered_standard_error(values, list(map(str, range(40)))) == pytest.approx(plain)
+    # Copies of a sentence tell nothing new.
+    assert clustered_standard_error(np.repeat(values, 5), np.repeat(np.arange(40), 5).astype(str).tolist()) == pytest.approx(plain)
+    assert clustered_standard_error(values, ["one"] * 40) == 0.0

@@ -2,20 +2,10 @@
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
-from xlm.config.recipe import EvaluationSection
-from xlm.errors import UserError
 from xlm.evaluation.intent_systems import System
 from xlm.evaluation.intent_task import IntentTask, Sentences
-from xlm.evaluation.zero_shot import chosen_layers, summary_table, write_predictions
-
-
-def test_layers_are_checked_against_the_model():
-    assert chosen_layers(EvaluationSection(), 4) == (-1,)
-    assert chosen_layers(EvaluationSection(layers=(0, 2, 4)), 4) == (0, 2, -1)
-    with pytest.raises(UserError, match=r"evaluation\.layers is \[2, 7\]; this model has layers 0 \(embeddings\) to 4"):
-        chosen_layers(EvaluationSection(layers=(2, 7)), 4)
+from xlm.evaluation.zero_shot import summary_table, write_predictions
 
 
 def test_predictions_are_written_by_name(tmp_path):

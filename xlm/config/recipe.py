@@ -109,11 +109,20 @@ class CodeSwitchedTraining(StrictModel):
     languages: tuple[Language, ...] = ()
 
 
+class WhiteningSection(StrictModel):
+    """Pairs of pretraining text from which a probe learns what translations differ in (`xlm.evaluation.readout`)."""
+
+    pairs_per_language: Annotated[int, Field(ge=2)] = 500
+    fewest_words: Annotated[int, Field(ge=1)] = 2  # English ones; names of one word say little about sentences
+
+
 class EvaluationSection(StrictModel):
     """The zero-shot protocol: train on English, choose on English dev, score every language."""
 
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1, 2, 3)
-    layers: Annotated[tuple[int, ...], Field(min_length=1)] | Literal["final"] = "final"
+    # Whose states are pooled: several are tried on dev, one by one; "joined" stands for all of them side by side.
+    layers: Annotated[tuple[int, ...], Field(min_length=1)] | Literal["final", "joined"] = "final"
+    whitening: WhiteningSection | None = None
     probe_penalties: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = (0.1, 1.0, 10.0)
     finetune_learning_rates: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = (5e-4,)
     finetune_epochs: Annotated[int, Field(ge=1)] = 5

@@ -29,8 +29,7 @@ from xlm.evaluation.intent_systems import (
     SWITCHED_FLOOR,
     SWITCHED_PROBE,
     character_system,
-    encoder_features,
-    features_with_copies,
+    encoder_reader,
     probe_system,
 )
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
@@ -38,10 +37,10 @@ from xlm.evaluation.lexicons import lexicon_record, load_lexicons
 from xlm.evaluation.percent import percent_interval, rounded
 from xlm.evaluation.probe import Probe
 from xlm.evaluation.provenance import provenance
+from xlm.evaluation.readout import chosen_readout, load_translations
 from xlm.evaluation.statistics import TemplateBootstrap
 from xlm.evaluation.switched_training import load_switched_training, with_copies
 from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder
-from xlm.evaluation.zero_shot import chosen_layers
 from xlm.runs.folder import RunFolder
 from xlm.runs.progress import Progress
 from xlm.runs.stage import read_record
@@ -73,21 +72,23 @@ class SwitchedSuite:
         self.trained: TrainedEncoder = load_trained_encoder(recipe, run)
         self.task: IntentTask = load_intent_task(run.tasks, (SOURCE_LANGUAGE,), recipe.evaluation.seeds)
         self.counts: Counter[str] = Counter()
-        layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
+        readout = chosen_readout(recipe.evaluation, self.trained.config.layers)
+        translations = load_translations(run.corpus, recipe.tasks.languages, recipe.evaluation.whitening, self.seed)
+        self._reader = encoder_reader(self.trained, self.trained.encoder, readout, translations, self.counts)
         seeds = len(self.task.seeds)
         tasks = {PROBE: self.task}
-        features = {PROBE: encoder_features(self.trained, self.trained.encoder, self.task, layers)}
+        features = {PROBE: self._reader.features(self.task)}
         self.training: dict[str, Any] | None = None
         if recipe.evaluation.code_switched_training is not None:
             switched = load_switched_training(recipe, recipe.evaluation.code_switched_training, run, self.task)
             self.training = switched.record
             tasks[SWITCHED_PROBE] = with_copies(self.task, switched.copies)
-            features[SWITCHED_PROBE] = features_with_copies(self.trained, features[PROBE], switched.copies, layers)
-        # Of each system its probes, one a seed, and the layer they read.
+            features[SWITCHED_PROBE] = self._reader.with_copies(features[PROBE], switched.copies)
+        # Of each system its probes, one a seed, and the row of the vectors that they read.
         self._probes: dict[str, tuple[int, list[Probe]]] = {}
         for name, task in tasks.items():
-            _, probes, row = probe_system(name, task, [features[name]] * seeds, layers, recipe.evaluation.probe_penalties)
-            self._probes[name] = layers[row], probes
+            _, probes, row = probe_system(name, task, [features[name]] * seeds, self._reader, recipe.evaluation.probe_penalties)
+            self._probes[name] = row, probes
         self._characters = {CHARACTER_FLOOR: character_system(self.task)[1]}
         if SWITCHED_PROBE in tasks:
             self._characters[SWITCHED_FLOOR] = character_system(tasks[SWITCHED_PROBE])[1]
@@ -107,9 +108,8 @@ class SwitchedSuite:
 
     def correct(self, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return for each system where it is right on ``texts`` (the test sentences, switched or not): [seeds, n]."""
-        layers = tuple(dict.fromkeys(layer for layer, _ in self._probes.values()))
-        vectors = dict(zip(layers, self.trained.encode(texts, SOURCE_LANGUAGE, layers, counts=self.counts), strict=True))
-        predicted = {name: [probe.predict(vectors[layer]) for probe in probes] for name, (layer, probes) in self._probes.items()}
+        vectors = self._reader.read(texts, SOURCE_LANGUAGE)
+        predicted = {name: [probe.predict(vectors[row]) for probe in probes] for name, (row, probes) in self._probes.items()}
         predicted |= {name: [classifier.predict(texts) for classifier in own] for name, own in self._characters.items()}
         return {name: (np.stack(rows) == self.labels).astype(np.float64) for name, rows in predicted.items()}
 

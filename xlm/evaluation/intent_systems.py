@@ -17,6 +17,7 @@ from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask
 from xlm.evaluation.packing import TokenisedTexts, tokenise
 from xlm.evaluation.percent import rounded
 from xlm.evaluation.probe import Probe, choose_probes
+from xlm.evaluation.readout import Features, Read, Readout, Translations, whitened
 from xlm.evaluation.trained_encoder import TrainedEncoder
 from xlm.model.encoder import Encoder
 
@@ -30,8 +31,6 @@ CHANCE = "chance"
 SWITCHED_PROBE = "code_switched_training"
 SWITCHED_FINETUNED = "code_switched_finetuning"
 SWITCHED_FLOOR = "code_switched_character_floor"
-
-Features = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class System:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Sentence vectors [layers, n, width] of English train and dev and of each test set."""
+    """Sentence vectors [choices, n, features] of English train and dev and of each test set."""
 
     train: Features
     dev: Features
@@ -63,23 +62,54 @@ class FeatureSet:
     dev_sets: Mapping[str, Features] = field(default_factory=dict)
 
 
-def encoder_features(
-    trained: TrainedEncoder, encoder: Encoder, task: IntentTask, layers: Sequence[int], counts: Counter[str] | None = None
-) -> FeatureSet:
-    """Encode the task with ``encoder``: the trained one or a random twin."""
+@dataclass(frozen=True)
+class Reader:
+    """What turns sentences into the vectors that probes read; ``choices`` names the rows of these vectors."""
 
-    def encode(texts: Sequence[str], language: str) -> Features:
-        return trained.encode(texts, language, layers, encoder=encoder, counts=counts)
+    read: Read
+    choices: tuple[str, ...]
+    whitened: bool = False
 
-    return _features(task, encode)
+    def features(self, task: IntentTask) -> FeatureSet:
+        """Read every set of the task."""
+        return FeatureSet(
+            self.read(task.train.texts, SOURCE_LANGUAGE),
+            self.read(task.dev.texts, SOURCE_LANGUAGE),
+            {language: self.read(test.texts, language) for language, test in task.tests.items()},
+            {language: self.read(dev.texts, language) for language, dev in task.dev_sets.items()},
+        )
+
+    def with_copies(self, features: FeatureSet, copies: Sequence[Sequence[str]]) -> FeatureSet:
+        """Return ``features`` of a task with those of every copy of its training sentences behind them; nothing else is read."""
+        return replace(features, train=np.concatenate([features.train, *(self.read(copy, SOURCE_LANGUAGE) for copy in copies)], axis=1))
 
 
-def features_with_copies(
-    trained: TrainedEncoder, features: FeatureSet, copies: Sequence[Sequence[str]], layers: Sequence[int]
-) -> FeatureSet:
-    """Return ``features`` of a task with those of every copy of its training sentences behind them; nothing else is encoded."""
-    encoded = [trained.encode(copy, SOURCE_LANGUAGE, layers) for copy in copies]
-    return replace(features, train=np.concatenate([features.train, *encoded], axis=1))
+def encoder_reader(
+    trained: TrainedEncoder,
+    encoder: Encoder,
+    readout: Readout,
+    translations: Sequence[Translations] = (),
+    counts: Counter[str] | None = None,
+) -> Reader:
+    """Read with ``encoder``, the trained one or a random twin; whitened by ``translations`` where there are any."""
+
+    def read(texts: Sequence[str], language: str) -> Features:
+        return readout.arrange(trained.encode(texts, language, readout.layers, encoder=encoder, counts=counts))
+
+    return _reader(read, readout.names, translations)
+
+
+def bag_reader(trained: TrainedEncoder, table: NDArray[np.float32], translations: Sequence[Translations] = ()) -> Reader:
+    """Average the rows of ``table`` [vocabulary, width] over each sentence's pieces."""
+
+    def read(texts: Sequence[str], language: str) -> Features:
+        return bag_of_embeddings(table, tokenise(trained.vocabulary, texts, trained.config.max_positions))[None]
+
+    return _reader(read, ("bag",), translations)
+
+
+def _reader(read: Read, choices: tuple[str, ...], translations: Sequence[Translations]) -> Reader:
+    return Reader(whitened(read, translations) if translations else read, choices, bool(translations))
 
 
 def finetune_settings(evaluation: EvaluationSection, precision: str) -> list[FinetuneSettings]:
@@ -90,53 +120,28 @@ def finetune_settings(evaluation: EvaluationSection, precision: str) -> list[Fin
     ]
 
 
-def bag_features(trained: TrainedEncoder, table: NDArray[np.float32], task: IntentTask) -> FeatureSet:
-    """Average the rows of ``table`` [vocabulary, width] over each sentence's pieces."""
-
-    def encode(texts: Sequence[str], language: str) -> Features:
-        return bag_of_embeddings(table, tokenise(trained.vocabulary, texts, trained.config.max_positions))[None]
-
-    return _features(task, encode)
-
-
-def _features(task: IntentTask, encode: Callable[[Sequence[str], str], Features]) -> FeatureSet:
-    return FeatureSet(
-        encode(task.train.texts, SOURCE_LANGUAGE),
-        encode(task.dev.texts, SOURCE_LANGUAGE),
-        {language: encode(test.texts, language) for language, test in task.tests.items()},
-        {language: encode(dev.texts, language) for language, dev in task.dev_sets.items()},
-    )
-
-
 def probe_system(
-    name: str, task: IntentTask, feature_sets: Sequence[FeatureSet], layers: Sequence[int], penalties: Sequence[float]
+    name: str, task: IntentTask, feature_sets: Sequence[FeatureSet], reader: Reader, penalties: Sequence[float]
 ) -> tuple[System, list[Probe], int]:
-    """Fit one probe a seed on ``feature_sets`` (one a seed) and label every test set; returns also the row of the chosen layer."""
+    """Fit one probe a seed on ``feature_sets`` (one a seed) and label every test set; returns also the chosen row of the vectors."""
     choice, probes = choose_probes(
         [features.train for features in feature_sets],
         [features.dev for features in feature_sets],
         task.train.labels,
         task.dev.labels,
+        task.dev.templates,
         task.subsets,
         penalties,
+        one_deviation=reader.whitened,
     )
+    pairs = list(zip(probes, feature_sets, strict=True))
     predictions = {
-        language: np.stack(
-            [probe.predict(features.tests[language][choice.layer]) for probe, features in zip(probes, feature_sets, strict=True)]
-        )
-        for language in task.tests
+        language: np.stack([probe.predict(features.tests[language][choice.layer]) for probe, features in pairs]) for language in task.tests
     }
-    choices = {"penalty": choice.penalty, "layer": layer_name(layers[choice.layer])}
+    choices = {"penalty": choice.penalty, "layer": reader.choices[choice.layer]}
     dev_sets = {
         language: 100.0
-        * float(
-            np.mean(
-                [
-                    np.mean(probe.predict(features.dev_sets[language][choice.layer]) == dev.labels)
-                    for probe, features in zip(probes, feature_sets, strict=True)
-                ]
-            )
-        )
+        * float(np.mean([np.mean(probe.predict(features.dev_sets[language][choice.layer]) == dev.labels) for probe, features in pairs]))
         for language, dev in task.dev_sets.items()
     }
     return System(name, predictions, 100.0 * choice.dev_accuracy, choices, dev_sets), probes, choice.layer
@@ -192,8 +197,3 @@ def chance_system(task: IntentTask) -> System:
     predictions = {language: np.full((1, len(test)), label, dtype=np.int64) for language, test in task.tests.items()}
     dev_accuracy = 100.0 * float(np.mean(task.dev.labels == label))
     return System(CHANCE, predictions, dev_accuracy, {"label": task.labels[label], "uniform_accuracy": rounded(100.0 / len(task.labels))})
-
-
-def layer_name(layer: int) -> str:
-    """Name a layer index as scores do: "final", or its number (0: embeddings)."""
-    return "final" if layer == -1 else str(layer)

@@ -13,9 +13,10 @@ from xlm.codeswitch.tokens import tokenise as tokenise_words
 from xlm.config.recipe import EvaluationSection
 from xlm.evaluation.finetune import LabelledWords, choose_finetuned, predict
 from xlm.evaluation.floors import ContextVectoriser, choose_character_classifiers
-from xlm.evaluation.intent_systems import CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, finetune_settings, layer_name
+from xlm.evaluation.intent_systems import CHARACTER_FLOOR, FINETUNED, PROBE, RANDOM_ENCODER, finetune_settings
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE
 from xlm.evaluation.probe import Labels, choose_probes
+from xlm.evaluation.readout import Readout
 from xlm.evaluation.slot_task import SlotTask, TaggedSentences
 from xlm.evaluation.trained_encoder import TrainedEncoder, random_twin
 from xlm.evaluation.words import WordTexts, encode_words, locate_words, word_rows
@@ -45,16 +46,17 @@ class SlotSystems:
             name: tuple(task.labels(tags) for tags in sentences.tags) for name, sentences in (("train", task.train), ("dev", task.dev))
         }
         self._labels = {name: np.concatenate(labels) for name, labels in self._by_sentence.items()}
+        self._dev_templates = [template for template, tags in zip(task.dev.templates, task.dev.tags, strict=True) for _ in tags]
         ends = np.cumsum([len(tags) for tags in task.train.tags])
         self._rows = [word_rows(ends, subset) for subset in task.subsets]
 
-    def probe(self, layers: Sequence[int]) -> TagSystem:
+    def probe(self, readout: Readout) -> TagSystem:
         """Fit a linear classifier on the frozen states of words, once a seed."""
-        return self._probe(PROBE, [self._trained.encoder] * len(self._task.seeds), layers)
+        return self._probe(PROBE, [self._trained.encoder] * len(self._task.seeds), readout)
 
-    def random_encoder(self, layers: Sequence[int]) -> TagSystem:
+    def random_encoder(self, readout: Readout) -> TagSystem:
         """Fit the same on encoders with random weights, another one for each seed."""
-        return self._probe(RANDOM_ENCODER, [random_twin(self._trained, seed) for seed in self._task.seeds], layers)
+        return self._probe(RANDOM_ENCODER, [random_twin(self._trained, seed) for seed in self._task.seeds], readout)
 
     def finetuned(self, after_epoch: Callable[[], None] = lambda: None) -> TagSystem:
         """Fine-tune the encoder on English once a seed."""
@@ -97,25 +99,27 @@ class SlotSystems:
         }
         return TagSystem(CHARACTER_FLOOR, predictions, 100.0 * choice.dev_accuracy, {"penalty": choice.penalty})
 
-    def _probe(self, name: str, encoders: Sequence[Encoder], layers: Sequence[int]) -> TagSystem:
+    def _probe(self, name: str, encoders: Sequence[Encoder], readout: Readout) -> TagSystem:
         def features(located: WordTexts, language: str) -> list[Features]:
             index, precision = self._trained.language_id(language), self._trained.precision
             distinct = {id(encoder): encoder for encoder in encoders}
             found = {
-                key: encode_words(encoder, located.tokenised, layers, language=index, precision=precision)
+                key: readout.arrange(encode_words(encoder, located.tokenised, readout.layers, language=index, precision=precision))
                 for key, encoder in distinct.items()
             }
             return [found[id(encoder)] for encoder in encoders]
 
         train, dev = features(self._train, SOURCE_LANGUAGE), features(self._dev, SOURCE_LANGUAGE)
         labels = self._labels
-        choice, probes = choose_probes(train, dev, labels["train"], labels["dev"], self._rows, self._evaluation.probe_penalties)
+        choice, probes = choose_probes(
+            train, dev, labels["train"], labels["dev"], self._dev_templates, self._rows, self._evaluation.probe_penalties
+        )
         predictions = {}
         for language, located in self._tests.items():
             vectors = features(located, language)
             rows = [probe.predict(own[choice.layer]) for probe, own in zip(probes, vectors, strict=True)]
             predictions[language] = [self._sentences(language, found, located) for found in rows]
-        choices = {"penalty": choice.penalty, "layer": layer_name(layers[choice.layer])}
+        choices = {"penalty": choice.penalty, "layer": readout.names[choice.layer]}
         return TagSystem(name, predictions, 100.0 * choice.dev_accuracy, choices)
 
     def _located(self, sentences: TaggedSentences) -> WordTexts:

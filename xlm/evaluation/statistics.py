@@ -75,6 +75,19 @@ class TemplateBootstrap:
         return percentile_interval(self.distribution(values))
 
 
+def clustered_standard_error(values: NDArray[np.generic], templates: Sequence[str]) -> float:
+    """Return the standard error of the mean of n ``values``, those of a template together (Liang & Zeger 1986): 0 with one template.
+
+    The root of G / (G - 1) times the sum over the G templates of (the sum of their deviations from the mean / n) squared.
+    """
+    _, group = np.unique(np.asarray(templates, dtype=object).astype(str), return_inverse=True)
+    centred = np.asarray(values, dtype=np.float64)
+    centred = centred - centred.mean()
+    sums = np.bincount(group, weights=centred) / len(centred)
+    groups = len(sums)
+    return float(np.sqrt(groups / (groups - 1) * np.sum(sums**2))) if groups > 1 else 0.0
+
+
 def two_sided_p(distribution: Floats) -> float:
     """Return the bootstrap p-value of "no difference": twice the smaller tail beyond 0, never below 1 / B (Davison & Hinkley 1997, 4.5)."""
     samples = len(distribution)

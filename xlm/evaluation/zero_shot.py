@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from xlm.config.recipe import EvaluationSection, Recipe
+from xlm.config.recipe import Recipe
 from xlm.errors import UserError
+from xlm.evaluation.encode import FINAL_LAYER
 from xlm.evaluation.floors import bag_of_embeddings
 from xlm.evaluation.intent_scores import IntentScores, dev_accuracy, english_dev
 from xlm.evaluation.intent_systems import (
@@ -25,19 +26,19 @@ from xlm.evaluation.intent_systems import (
     SWITCHED_FLOOR,
     SWITCHED_PROBE,
     FeatureSet,
+    Reader,
     System,
-    bag_features,
+    bag_reader,
     chance_system,
     character_system,
-    encoder_features,
-    features_with_copies,
+    encoder_reader,
     finetuned_system,
-    layer_name,
     probe_system,
 )
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
 from xlm.evaluation.packing import tokenise
 from xlm.evaluation.provenance import provenance
+from xlm.evaluation.readout import chosen_readout, layer_name, load_translations, pairs_drawn
 from xlm.evaluation.retrieval_scores import (
     Embed,
     choose_layer,
@@ -61,8 +62,9 @@ from xlm.tasks.evaluation_sets import TOPICS
 ENCODER = "encoder"
 
 PROTOCOL = (
-    "train on English only; penalty, layer, learning rate and epoch chosen on English dev only; scored on the test split of every "
-    "language; retrieval: mean-pooled vectors, cosine, mean over disjoint blocks of the pool, no training"
+    "train on English only; penalty (the strongest within one standard error of the best), layer, learning rate and epoch chosen on "
+    "English dev only; probes read whitened vectors where the recipe says so; scored on the test split of every language; retrieval: "
+    "mean-pooled vectors, cosine, mean over disjoint blocks of the pool, no training"
 )
 
 Table = NDArray[np.float32]
@@ -80,11 +82,14 @@ class ZeroShot:
         self.shown_only = recipe.tasks.intents.shown_only_languages
         self.evaluation = recipe.evaluation
         self.trained = load_trained_encoder(recipe, run)
-        self.layers = chosen_layers(recipe.evaluation, self.trained.config.layers)
+        self.readout = chosen_readout(recipe.evaluation, self.trained.config.layers)
         dev_languages = recipe.evaluation.dev_languages
         self.task = load_intent_task(run.tasks, self.languages, recipe.evaluation.seeds, dev_languages=dev_languages)
-        self.table = aligned_table(recipe, run, self.trained)
         self.counts: Counter[str] = Counter()
+        self.translations = load_translations(run.corpus, self.languages, recipe.evaluation.whitening, recipe.tasks.seed)
+        self.reader = encoder_reader(self.trained, self.trained.encoder, self.readout, self.translations, self.counts)
+        self.table = aligned_table(recipe, run, self.trained)
+        self.bag = bag_reader(self.trained, self.table, self.translations) if self.table is not None else None
         topics = recipe.tasks.topics
         self.topic_task = load_intent_task(run.tasks, topics.languages, recipe.evaluation.seeds, TOPICS) if topics is not None else None
         self.slot_task = load_slot_task(run.tasks, self.task)
@@ -102,58 +107,62 @@ class ZeroShot:
 
     def intent_systems(self, progress: Progress) -> list[System]:
         """Run every system on the intent task."""
-        task, trained, penalties = self.task, self.trained, self.evaluation.probe_penalties
-        features = encoder_features(trained, trained.encoder, task, self.layers, self.counts)
-        probe, _, _ = probe_system(PROBE, task, [features] * len(task.seeds), self.layers, penalties)
+        task = self.task
+        features = self.reader.features(task)
+        probe = self._probe(PROBE, task, [features], self.reader)
         progress.advance(note="probe")
-        finetuned, _ = finetuned_system(trained, task, self.evaluation, lambda: progress.advance(note="fine-tuning"))
+        finetuned, _ = finetuned_system(self.trained, task, self.evaluation, lambda: progress.advance(note="fine-tuning"))
         floor, _ = character_system(task)
         progress.advance(note="character n-grams")
-        random_features = []
-        for seed in task.seeds:
-            random_features.append(encoder_features(trained, random_twin(trained, seed), task, self.layers))
-            progress.advance(note="random encoder")
-        random, _, _ = probe_system(RANDOM_ENCODER, task, random_features, self.layers, penalties)
-        systems = [probe, finetuned, floor, random]
-        if self.table is not None:
-            bag, _, _ = probe_system(BAG, task, [bag_features(trained, self.table, task)] * len(task.seeds), (-1,), penalties)
-            systems.append(bag)
+        systems = [probe, finetuned, floor, self._random_system(task, lambda: progress.advance(note="random encoder"))]
+        if self.bag is not None:
+            systems.append(self._probe(BAG, task, [self.bag.features(task)], self.bag))
         progress.advance(note="bag of embeddings")
         if self.switched is not None:
             systems += self._switched_systems(self.switched, features, progress)
         return [*systems, chance_system(task)]
 
     def _switched_systems(self, switched: SwitchedTraining, plain: FeatureSet, progress: Progress) -> list[System]:
-        trained, evaluation = self.trained, self.evaluation
         finetuned, _ = finetuned_system(
-            trained,
+            self.trained,
             self.task,
-            evaluation,
+            self.evaluation,
             lambda: progress.advance(note="fine-tuning, code-switched"),
             name=SWITCHED_FINETUNED,
             copies=switched.copies,
         )
         task = with_copies(self.task, switched.copies)
-        features = features_with_copies(trained, plain, switched.copies, self.layers)
-        probe, _, _ = probe_system(SWITCHED_PROBE, task, [features] * len(task.seeds), self.layers, evaluation.probe_penalties)
+        probe = self._probe(SWITCHED_PROBE, task, [self.reader.with_copies(plain, switched.copies)], self.reader)
         floor, _ = character_system(task, SWITCHED_FLOOR)
         progress.advance(note="probe, code-switched")
         return [probe, finetuned, floor]
 
+    def _random_system(self, task: IntentTask, after_seed: Callable[[], None] = lambda: None) -> System:
+        """Probe encoders with random weights, another one for each seed, read like the trained one."""
+        sets = []
+        for seed in task.seeds:
+            reader = encoder_reader(self.trained, random_twin(self.trained, seed), self.readout, self.translations)
+            sets.append(reader.features(task))
+            after_seed()
+        return self._probe(RANDOM_ENCODER, task, sets, self.reader)
+
+    def _probe(self, name: str, task: IntentTask, sets: Sequence[FeatureSet], reader: Reader) -> System:
+        """Fit probes on the features of each seed, or on one set for all of them."""
+        each = sets if len(sets) > 1 else [*sets] * len(task.seeds)
+        return probe_system(name, task, each, reader, self.evaluation.probe_penalties)[0]
+
     def topics(self, progress: Progress) -> IntentScores | None:
         """Probe the topics of articles, beside the floors; None where the recipe has none."""
-        task, trained, penalties = self.topic_task, self.trained, self.evaluation.probe_penalties
+        task = self.topic_task
         if task is None:
             return None
-        features = encoder_features(trained, trained.encoder, task, self.layers, self.counts)
-        systems = [probe_system(PROBE, task, [features] * len(task.seeds), self.layers, penalties)[0]]
+        systems = [self._probe(PROBE, task, [self.reader.features(task)], self.reader)]
         progress.advance(note="topics, probe")
         systems.append(character_system(task)[0])
         progress.advance(note="topics, character n-grams")
-        random_features = [encoder_features(trained, random_twin(trained, seed), task, self.layers) for seed in task.seeds]
-        systems.append(probe_system(RANDOM_ENCODER, task, random_features, self.layers, penalties)[0])
-        if self.table is not None:
-            systems.append(probe_system(BAG, task, [bag_features(trained, self.table, task)] * len(task.seeds), (-1,), penalties)[0])
+        systems.append(self._random_system(task))
+        if self.bag is not None:
+            systems.append(self._probe(BAG, task, [self.bag.features(task)], self.bag))
         systems.append(chance_system(task))
         progress.advance(note="topics, random encoder")
         return IntentScores(
@@ -169,12 +178,12 @@ class ZeroShot:
         if self.slot_task is None:
             return None
         build = SlotSystems(self.trained, self.slot_task, self.evaluation)
-        systems = [build.probe(self.layers)]
+        systems = [build.probe(self.readout)]
         progress.advance(note="slots, probe")
         systems.append(build.finetuned(lambda: progress.advance(note="slots, fine-tuning")))
         systems.append(build.character_floor())
         progress.advance(note="slots, character n-grams")
-        systems.append(build.random_encoder(self.layers))
+        systems.append(build.random_encoder(self.readout))
         progress.advance(note="slots, random encoder")
         evaluation = self.evaluation
         return SlotScores(self.slot_task, systems, bootstrap_samples=evaluation.bootstrap_samples, mean_languages=evaluation.mean_languages)
@@ -183,10 +192,11 @@ class ZeroShot:
         """Return the ``retrieval`` part of the score file."""
         pools, dev_pools = load_pools(self.run.tasks, self.languages), load_pools(self.run.tasks, self.languages, dev=True)
         trained, row = self.trained, 0
-        embed = self._embed_with(trained.encoder, self.layers, self.counts)
-        if len(self.layers) > 1:
-            row = choose_layer(embed_pools(dev_pools, embed), self.layers)
-        layer = (self.layers[row],)
+        layers = FINAL_LAYER if self.readout.joined else self.readout.layers
+        embed = self._embed_with(trained.encoder, layers, self.counts)
+        if len(layers) > 1:
+            row = choose_layer(embed_pools(dev_pools, embed), layers)
+        layer = (layers[row],)
         embeds: dict[str, Embed] = {
             ENCODER: self._embed_with(trained.encoder, layer, self.counts),
             RANDOM_ENCODER: self._embed_with(random_twin(trained, self.evaluation.seeds[0]), layer),
@@ -200,7 +210,7 @@ class ZeroShot:
             progress.advance(note=f"retrieval, {name}")
         return {
             "layer": layer_name(layer[0]),
-            "layer_chosen_on": f"dev pools of {', '.join(dev_pools)}" if len(self.layers) > 1 and dev_pools else None,
+            "layer_chosen_on": f"dev pools of {', '.join(dev_pools)}" if len(layers) > 1 and dev_pools else None,
             "languages": by_language,
             "means": {name: retrieval_means(by_language, name) for name in embeds},
             "left_out": left_out(pools, self.languages),
@@ -250,6 +260,7 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
             "collapsed": scores.collapsed(),
             "english_dev": english_dev(systems),
             "dev_languages": dev_accuracy(systems),
+            "whitening_pairs": pairs_drawn(zero_shot.translations),
             "code_switched_training": zero_shot.switched.record if zero_shot.switched is not None else None,
         }
         progress.advance(note="statistics")
@@ -276,18 +287,6 @@ def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any
         },
         "provenance": provenance(recipe, run, zero_shot.trained, protocol=PROTOCOL, texts=zero_shot.counts),
     }
-
-
-def chosen_layers(evaluation: EvaluationSection, layers: int) -> tuple[int, ...]:
-    """Return the layers to encode with; raises UserError for one that the model lacks."""
-    if evaluation.layers == "final":
-        return (-1,)
-    wrong = [layer for layer in evaluation.layers if not 0 <= layer <= layers]
-    if wrong:
-        raise UserError(
-            f"evaluation.layers is {list(evaluation.layers)}; this model has layers 0 (embeddings) to {layers} (final), or 'final'."
-        )
-    return tuple(-1 if layer == layers else layer for layer in evaluation.layers)
 
 
 def aligned_table(recipe: Recipe, run: RunFolder, trained: TrainedEncoder) -> Table | None:

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from xlm.model.aligned_strings import Strings
 from xlm.model.streamed_svd import Doubles, Floats, Panels
+from xlm.runs.cores import usable_cores
 
 _PARTS = ("data", "indices", "indptr")
 
@@ -122,6 +123,6 @@ def build(parts: Iterable[Strings], matrix: WeightedMatrix, counts: PieceStrings
 
 
 def _threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(asked)) if asked.isdigit() and int(asked) else cores

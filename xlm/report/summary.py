@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import psutil
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
+from xlm.runs.cores import usable_cores
 from xlm.runs.fingerprint import fingerprint
 from xlm.runs.folder import RunFolder
 from xlm.runs.lineage import SCORES as SCORE_STAGES
@@ -132,6 +132,6 @@ def machine() -> dict[str, Any]:
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
     }

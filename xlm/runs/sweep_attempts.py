@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from xlm.runs.cores import usable_cores
 from xlm.runs.processes import stop_tree, without_rank
 from xlm.runs.sweep import Point
 from xlm.runs.sweep_folder import SweepFolder
@@ -66,7 +67,7 @@ def _start(folder: SweepFolder, point: Point, command: Sequence[str], parallel: 
     """Start a point in a session of its own, with its output in its log."""
     environment = {**_QUIET, **without_rank(os.environ)}
     if parallel > 1:  # points share the cores
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // parallel)))
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // parallel)))
     with folder.log(point).open("ab") as log:
         log_bytes, record = log.tell(), folder.when_finished(point)
         child = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)

@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 import psutil
 
 from xlm.errors import UserError
+from xlm.runs.cores import usable_cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -51,7 +52,7 @@ class Backend(Protocol):
 
 def default_workers() -> int:
     """Return a worker for every core that this process may use, at most eight, fewer where memory is short."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return max(1, min(cores, MOST_WORKERS, psutil.virtual_memory().available // WORKER_BYTES))
 
 
