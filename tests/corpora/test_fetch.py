@@ -1,5 +1,7 @@
+import http.server
 import importlib.util
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -22,7 +24,9 @@ def shelf(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "shelf"))
-    return tmp_path / "shelf"
+    fetch.patience.cache_clear()
+    yield tmp_path / "shelf"
+    fetch.patience.cache_clear()
 
 
 def source_of(path, **changes):
@@ -93,9 +97,75 @@ def test_the_manifest_decides_the_flags(tmp_path):
         ("--python-version", "3.13"),
         ("--platform", "manylinux_2_28_x86_64"),
         ("--implementation", "cp"),
-        ("--retries", "1"),
     ]:
         assert command[command.index(flag) + 1] == value
     assert command[-1] == "some-texts==1.0"
     assert "--no-deps" in command
     assert "--only-binary=:all:" in command
+
+
+class Mirror(http.server.BaseHTTPRequestHandler):
+    """An index of one package, asked as a proxy is: the whole address of another host in the request."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        name = self.path.rsplit("/", 1)[-1]
+        path = self.server.shelf / name
+        body = (
+            path.read_bytes()
+            if name
+            else "".join(f'<a href="{each.name}">{each.name}</a>' for each in self.server.shelf.iterdir()).encode()
+        )
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream" if name else "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_mirror_behind_a_proxy_is_found_by_pips_own_configuration(shelf, tmp_path, monkeypatch):
+    path = wheels.write_wheel(shelf, "some-texts", "1.0", {"p/de.po": "x"})
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
+        server.asked, server.shelf = [], shelf
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        configuration = tmp_path / "pip.conf"
+        # No such host exists: only the proxy can answer for it.
+        configuration.write_text(
+            "[global]\nindex-url = http://packages.invalid/simple\ntrusted-host = packages.invalid\n"
+            f"proxy = http://127.0.0.1:{server.server_port}\n",
+            encoding="utf-8",
+        )
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        fetched = fetch.fetch_wheel(source_of(path), tmp_path / "cache")
+        server.shutdown()
+    assert fetched.read_bytes() == path.read_bytes()
+    assert server.asked[0] == "http://packages.invalid/simple/some-texts/"
+    assert server.asked[-1].endswith("/some_texts-1.0-py3-none-any.whl")
+
+
+def test_pips_own_patience_is_the_users_where_he_has_set_it(shelf, tmp_path, monkeypatch):
+    assert fetch.patience() == ("--retries", "1", "--timeout", str(fetch.TIMEOUT_S))
+    configuration = tmp_path / "pip.conf"
+    configuration.write_text("[global]\ntimeout = 90\n[download]\nretries = 7\n", encoding="utf-8")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
+    fetch.patience.cache_clear()
+    assert fetch.patience() == ()
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "90")
+    fetch.patience.cache_clear()
+    assert fetch.patience() == ("--retries", "1")
+
+
+def test_wheels_in_a_cache_that_is_read_only_are_used(shelf, tmp_path, monkeypatch):
+    path = wheels.write_wheel(tmp_path / "cache/wheels", "some-texts", "1.0", {"p/de.po": "x"})
+    monkeypatch.setattr(fetch.tempfile, "TemporaryDirectory", lambda **_: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
+    assert fetch.fetch_wheel(source_of(path), tmp_path / "cache") == path
+    with pytest.raises(UserError, match=r"the cache folder cannot be written \(Read-only file system\); set XLM_CACHE to another folder"):
+        fetch.fetch_wheel(source_of(path, version="2.0"), tmp_path / "cache")

@@ -5,6 +5,7 @@ pip, not a downloader of our own: it already knows the user's index, mirror, pro
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -77,13 +78,25 @@ def _check(source: WheelSource, path: Path, what: str, shown: Path | None) -> No
 def pip_command(source: WheelSource, destination: Path) -> list[str]:
     """Return the command that downloads a source's wheel to ``destination``."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    command += ["--disable-pip-version-check", "--no-input", "--retries", "1", "--timeout", str(TIMEOUT_S), "--progress-bar", "off"]
+    command += ["--disable-pip-version-check", "--no-input", *patience(), "--progress-bar", "off"]
     command += ["--python-version", source.python_version]
     if source.platform is not None:
         command += ["--platform", source.platform]
     if source.implementation is not None:
         command += ["--implementation", source.implementation]
     return [*command, "--dest", str(destination), f"{source.name}=={source.version}"]
+
+
+@functools.cache
+def patience() -> tuple[str, ...]:
+    """Return options that make pip give an index up soon, but for those that the user's own pip configuration sets."""
+    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, errors="replace", check=False)
+    options: tuple[str, ...] = ()
+    if not re.search(r"^\S*\.retries=", listed.stdout, re.MULTILINE):
+        options += ("--retries", "1")
+    if not re.search(r"^\S*\.(?:default-)?timeout=", listed.stdout, re.MULTILINE):
+        options += ("--timeout", str(TIMEOUT_S))
+    return options
 
 
 def _pip_download(source: WheelSource, destination: Path, folder: Path) -> None:
