@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from xlm.evaluation.finetune import (
     finetune,
     has_collapsed,
     linear_schedule,
+    one_torch_thread,
     predict,
 )
 from xlm.evaluation.packing import TokenisedTexts
@@ -106,6 +109,34 @@ def test_dev_chooses_the_learning_rate(encoder, data):
     assert choice.dev_accuracy == np.mean([run.dev_accuracy for run in runs])
     assert len(runs) == 2
     assert len(epochs) == 2 * 2 * 2
+
+
+def test_seeds_side_by_side_are_what_each_is_alone(encoder, data):
+    train, dev = data
+    rows = [np.arange(0, 150), np.arange(10, 160)]
+    threads = torch.get_num_threads()
+    _, runs = choose_finetuned(encoder, train, dev, rows, [1, 2], [SETTINGS], label_count=3)
+    assert torch.get_num_threads() == threads
+    with one_torch_thread():
+        for run, own, seed in zip(runs, rows, (1, 2), strict=True):
+            alone = finetune(encoder, train.subset(own), dev, label_count=3, settings=SETTINGS, seed=seed)
+            assert run.epoch == alone.epoch
+            assert all(torch.equal(a, b) for a, b in zip(run.classifier.parameters(), alone.classifier.parameters(), strict=True))
+
+
+def test_a_seed_that_fails_ends_the_others_soon(encoder, data):
+    train, dev = data
+    seen = []
+
+    def interrupt():
+        seen.append(1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_finetuned(
+            encoder, train, dev, [np.arange(160)] * 2, [1, 2], [replace(SETTINGS, epochs=500)], label_count=3, after_epoch=interrupt
+        )
+    assert len(seen) <= 2
 
 
 def test_schedule_rises_over_a_tenth_and_falls_to_zero():

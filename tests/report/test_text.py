@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from xlm.config.phases import Objective
-from xlm.config.recipe import Recipe
+from xlm.config.recipe import Recipe, WhiteningSection
 from xlm.report import text
 from xlm.report.facts import read_facts
 from xlm.report.summary import join_scores
@@ -141,3 +141,16 @@ def test_what_a_dictionary_adds_is_said_where_it_was_used(recipe: Recipe, finish
 
 def test_every_objective_has_words() -> None:
     assert set(text._OBJECTIVES) == set(get_args(Objective))
+
+
+def test_what_the_classifier_reads_is_said_where_it_is_not_the_last_layer_alone(recipe: Recipe, finished_run: RunFolder) -> None:
+    facts = read_facts(recipe, finished_run)
+
+    def shown(**changes: object) -> str:
+        evaluation = recipe.evaluation.model_copy(update=changes)
+        return text.what_it_shows(replace(facts, recipe=recipe.model_copy(update={"evaluation": evaluation})))
+
+    assert "It reads" not in shown(layers="final", whitening=None)
+    assert "It reads the states of every layer side by side; so do" in shown(layers="joined", whitening=None)
+    whitened = shown(layers="final", whitening=WhiteningSection())
+    assert "It reads the encoder's states, scaled down in the directions in which sentences of pretraining text differ" in whitened

@@ -9,8 +9,12 @@ epoch are those with the best accuracy on English dev; no other language is look
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +29,7 @@ from xlm.evaluation.words import word_rows
 from xlm.model.dropout import Dropout
 from xlm.model.encoder import Encoder
 from xlm.model.pooling import mean_pool
+from xlm.runs.cores import usable_cores
 from xlm.seeding import keyed_generator
 
 WARMUP_SHARE = 0.1
@@ -207,28 +212,56 @@ def choose_finetuned(
     language: int | None = None,
     after_epoch: Callable[[], None] = lambda: None,
 ) -> tuple[FinetuneChoice, list[Finetuned]]:
-    """Fine-tune once a seed and learning rate; return the learning rate best on English dev, and its classifier of each seed."""
+    """Fine-tune once a seed and learning rate; return the learning rate best on English dev, and its classifier of each seed.
+
+    Seeds go side by side on one thread each: batches of a few hundred tokens keep no more of them busy.
+    """
     best: tuple[FinetuneChoice, list[Finetuned]] | None = None
+    lock, stopped = threading.Lock(), threading.Event()
+
+    def epoch_done() -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        with lock:
+            after_epoch()
+
+    def run(setting: FinetuneSettings, rows: NDArray[np.int64], seed: int) -> Finetuned:
+        torch.set_num_threads(1)  # of this thread, too
+        return finetune(
+            encoder,
+            train.subset(rows),
+            dev,
+            label_count=label_count,
+            settings=setting,
+            seed=seed,
+            language=language,
+            after_epoch=epoch_done,
+        )
+
     for setting in settings:
-        runs = [
-            finetune(
-                encoder,
-                train.subset(rows),
-                dev,
-                label_count=label_count,
-                settings=setting,
-                seed=seed,
-                language=language,
-                after_epoch=after_epoch,
-            )
-            for rows, seed in zip(subsets, seeds, strict=True)
-        ]
+        with one_torch_thread(), ThreadPoolExecutor(max_workers=usable_cores()) as pool:
+            try:
+                runs = list(pool.map(partial(run, setting), subsets, seeds))
+            except BaseException:
+                stopped.set()  # the pool waits for its threads, which would train on to their end
+                raise
         accuracy = float(np.mean([run.dev_accuracy for run in runs]))
         if best is None or accuracy > best[0].dev_accuracy:
             best = FinetuneChoice(setting.learning_rate, accuracy, tuple(run.epoch for run in runs)), runs
     if best is None:
         raise ValueError("no learning rate to choose from")
     return best
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let an operation of torch use one thread, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def predict(classifier: Classifier, texts: TokenisedTexts, *, language: int | None = None, precision: str = "fp32") -> Labels:

@@ -70,6 +70,7 @@ def what_it_shows(facts: RunFacts) -> str:
             f"{probe:.1f} % of cases ({of}); the same English sentences give a model of character n-grams, which "
             f"needs no pretraining, {floor:.1f} %."
         )
+        parts.append(_reading_sentence(facts))
         parts.append(_gains_sentence(facts))
         parts.append(_chance_sentence(facts))
         parts.append(_start_sentence(facts))
@@ -78,6 +79,17 @@ def what_it_shows(facts: RunFacts) -> str:
     if top1 is not None:
         parts.append(_retrieval_sentence(facts, top1))
     return " ".join(part for part in parts if part) or "This run was not scored: its recipe declares no tasks."
+
+
+def _reading_sentence(facts: RunFacts) -> str:
+    """Say what the classifier reads, where that is more than the last layer as it is."""
+    evaluation = facts.recipe.evaluation
+    joined, whitened = evaluation.layers == "joined", evaluation.whitening is not None
+    if not joined and not whitened:
+        return ""
+    states = "the states of every layer side by side" if joined else "the encoder's states"
+    less = ", scaled down in the directions in which sentences of pretraining text differ from their translations" if whitened else ""
+    return f"It reads {states}{less}; so do the classifiers of the floors that have vectors."
 
 
 def _gains_sentence(facts: RunFacts) -> str:
