@@ -1,5 +1,6 @@
 """A user's mistake is one sentence and exit code 2; a bug keeps its traceback."""
 
+import numpy as np
 import pytest
 
 from xlm.errors import NotSupportedYetError, UserError, exits_cleanly, suggest
@@ -46,7 +47,13 @@ def test_what_the_system_refuses_is_a_sentence_too(tmp_path, capsys):
         with open("/dev/full", "w") as stream:  # noqa: PTH123
             stream.write("x")
 
+    @exits_cleanly
+    def full_disk_for_an_array():
+        with open("/dev/full", "wb", buffering=0) as stream:  # noqa: PTH123
+            np.zeros(100_000).tofile(stream)
+
     for main, words in (
+        (full_disk_for_an_array, "no space left on device; free some space"),
         (below_a_file, "file/run: not a directory; use another path"),
         (full_disk, "no space left on device; free some space"),
     ):

@@ -10,11 +10,13 @@ import difflib
 import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 USER_ERROR_EXIT_CODE = 2
+_WRITTEN_IN_PART = re.compile(r"\d+ requested and \d+ written")
 # What the machine refuses and the user can put right, by the number the system gives it.
 _REMEDIES = {
     errno.ENOSPC: "free some space, or use another folder",
@@ -57,6 +59,11 @@ def refused_by_system(number: int | None, where: Path | str | None) -> str | Non
     return f"{f'{where}: ' if where else ''}{os.strerror(number).lower()}; {_REMEDIES[number]}."
 
 
+def _number(error: OSError) -> int | None:
+    """Return the system's number of an error; NumPy gives none where an array was written in part, which a full disk does."""
+    return errno.ENOSPC if error.errno is None and _WRITTEN_IN_PART.fullmatch(str(error)) else error.errno
+
+
 def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
     """Decorate a script's ``main``: a `UserError` becomes its sentence on stderr and exit code 2.
 
@@ -72,7 +79,7 @@ def exits_cleanly(main: Callable[[], None]) -> Callable[[], None]:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(USER_ERROR_EXIT_CODE)
         except OSError as error:
-            sentence = refused_by_system(error.errno, error.filename)
+            sentence = refused_by_system(_number(error), error.filename)
             if sentence is None:
                 raise
             print(f"error: {sentence}", file=sys.stderr)
