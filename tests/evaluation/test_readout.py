@@ -33,6 +33,11 @@ def test_choices_are_named():
     assert Readout((0, 3, -1), joined=True).names == ("joined",)
 
 
+def test_words_and_retrieval_read_the_final_layer_of_those_joined():
+    assert Readout((0, 1, -1), joined=True).unjoined == Readout((-1,))
+    assert Readout((0, 1)).unjoined == Readout((0, 1))
+
+
 def test_joined_layers_lie_side_by_side():
     states = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     assert Readout((0, -1)).arrange(states) is states

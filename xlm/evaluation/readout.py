@@ -48,6 +48,11 @@ class Readout:
         return np.concatenate(list(states), axis=1)[None]
 
     @property
+    def unjoined(self) -> Readout:
+        """What is read where no pairs can whiten it, words and retrieval: the same choices, or the final layer of those joined."""
+        return Readout((-1,)) if self.joined else self
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the choices, as scores have them."""
         return ("joined",) if self.joined else tuple(map(layer_name, self.layers))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.evaluation.encode import FINAL_LAYER
 from xlm.evaluation.floors import bag_of_embeddings
 from xlm.evaluation.intent_scores import IntentScores, dev_accuracy, english_dev
 from xlm.evaluation.intent_systems import (
@@ -178,12 +177,12 @@ class ZeroShot:
         if self.slot_task is None:
             return None
         build = SlotSystems(self.trained, self.slot_task, self.evaluation)
-        systems = [build.probe(self.readout)]
+        systems = [build.probe(self.readout.unjoined)]
         progress.advance(note="slots, probe")
         systems.append(build.finetuned(lambda: progress.advance(note="slots, fine-tuning")))
         systems.append(build.character_floor())
         progress.advance(note="slots, character n-grams")
-        systems.append(build.random_encoder(self.readout))
+        systems.append(build.random_encoder(self.readout.unjoined))
         progress.advance(note="slots, random encoder")
         evaluation = self.evaluation
         return SlotScores(self.slot_task, systems, bootstrap_samples=evaluation.bootstrap_samples, mean_languages=evaluation.mean_languages)
@@ -192,7 +191,7 @@ class ZeroShot:
         """Return the ``retrieval`` part of the score file."""
         pools, dev_pools = load_pools(self.run.tasks, self.languages), load_pools(self.run.tasks, self.languages, dev=True)
         trained, row = self.trained, 0
-        layers = FINAL_LAYER if self.readout.joined else self.readout.layers
+        layers = self.readout.unjoined.layers
         embed = self._embed_with(trained.encoder, layers, self.counts)
         if len(layers) > 1:
             row = choose_layer(embed_pools(dev_pools, embed), layers)
