@@ -27,7 +27,7 @@ SYSTEMS: dict[str, tuple[str, str, str]] = {
     "finetuned": ("this encoder, fine-tuned", "green", "D"),
     "bag_of_aligned_embeddings": ("its starting embeddings", "purple", "^"),
     "character_floor": ("character n-grams", "red", "s"),
-    "code_switched_character_floor": ("character n-grams, switched training", "red", "D"),
+    "code_switched_character_floor": ("n-grams, switched training", "red", "D"),
     "random_encoder": ("same encoder, random", "muted", "x"),
     "chance": ("chance", "muted", "|"),
 }
