@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from xlm.config.recipe import Recipe
 from xlm.errors import UserError
-from xlm.evaluation.floors import bag_of_embeddings
 from xlm.evaluation.intent_scores import IntentScores, dev_accuracy, english_dev
 from xlm.evaluation.intent_systems import (
     BAG,
@@ -35,11 +35,9 @@ from xlm.evaluation.intent_systems import (
     probe_system,
 )
 from xlm.evaluation.intent_task import SOURCE_LANGUAGE, IntentTask, load_intent_task
-from xlm.evaluation.packing import tokenise
 from xlm.evaluation.provenance import provenance
-from xlm.evaluation.readout import chosen_readout, layer_name, load_translations, pairs_drawn
+from xlm.evaluation.readout import Readout, chosen_readout, layer_name, load_translations, pairs_drawn
 from xlm.evaluation.retrieval_scores import (
-    Embed,
     choose_layer,
     embed_pools,
     left_out,
@@ -53,7 +51,6 @@ from xlm.evaluation.slot_task import load_slot_task
 from xlm.evaluation.switched_training import SwitchedTraining, load_switched_training, with_copies
 from xlm.evaluation.trained_encoder import TrainedEncoder, load_trained_encoder, random_twin
 from xlm.model.aligned import load_aligned
-from xlm.model.encoder import Encoder
 from xlm.runs.folder import RunFolder
 from xlm.runs.progress import Progress
 from xlm.tasks.evaluation_sets import TOPICS
@@ -102,7 +99,8 @@ class ZeroShot:
         switched = 0 if self.switched is None else epochs + 1
         slots = 0 if self.slot_task is None else epochs + 3
         topics = 0 if self.topic_task is None else 3
-        return epochs + switched + slots + topics + 6 + len(evaluation.seeds)
+        start = 0 if self.table is None else 1  # its retrieval
+        return epochs + switched + slots + topics + start + 6 + len(evaluation.seeds)
 
     def intent_systems(self, progress: Progress) -> list[System]:
         """Run every system on the intent task."""
@@ -136,11 +134,16 @@ class ZeroShot:
         progress.advance(note="probe, code-switched")
         return [probe, finetuned, floor]
 
+    @cached_property
+    def _random_readers(self) -> list[Reader]:
+        """Readers of encoders with random weights, whitened by what they make of the same pairs; intents and topics share them."""
+        twins = (random_twin(self.trained, seed) for seed in self.evaluation.seeds)
+        return [encoder_reader(self.trained, twin, self.readout, self.translations) for twin in twins]
+
     def _random_system(self, task: IntentTask, after_seed: Callable[[], None] = lambda: None) -> System:
         """Probe encoders with random weights, another one for each seed, read like the trained one."""
         sets = []
-        for seed in task.seeds:
-            reader = encoder_reader(self.trained, random_twin(self.trained, seed), self.readout, self.translations)
+        for reader in self._random_readers:
             sets.append(reader.features(task))
             after_seed()
         return self._probe(RANDOM_ENCODER, task, sets, self.reader)
@@ -192,44 +195,28 @@ class ZeroShot:
         pools, dev_pools = load_pools(self.run.tasks, self.languages), load_pools(self.run.tasks, self.languages, dev=True)
         trained, row = self.trained, 0
         layers = self.readout.unjoined.layers
-        embed = self._embed_with(trained.encoder, layers, self.counts)
         if len(layers) > 1:
-            row = choose_layer(embed_pools(dev_pools, embed), layers)
+            every = encoder_reader(trained, trained.encoder, Readout(layers), counts=self.counts)
+            row = choose_layer(embed_pools(dev_pools, every.read), layers)
         layer = (layers[row],)
-        embeds: dict[str, Embed] = {
-            ENCODER: self._embed_with(trained.encoder, layer, self.counts),
-            RANDOM_ENCODER: self._embed_with(random_twin(trained, self.evaluation.seeds[0]), layer),
+        readers = {
+            ENCODER: encoder_reader(trained, trained.encoder, Readout(layer), counts=self.counts),
+            RANDOM_ENCODER: encoder_reader(trained, random_twin(trained, self.evaluation.seeds[0]), Readout(layer)),
         }
         if self.table is not None:
-            embeds[BAG] = self._embed_bag(self.table)
+            readers[BAG] = bag_reader(trained, self.table)
         by_language: dict[str, Any] = {language: {"pool": len(pool), "systems": {}} for language, pool in pools.items()}
-        for name, function in embeds.items():
-            for language, vectors in embed_pools(pools, function).items():
+        for name, reader in readers.items():
+            for language, vectors in embed_pools(pools, reader.read).items():
                 by_language[language]["systems"][name] = pool_scores(vectors)
             progress.advance(note=f"retrieval, {name}")
         return {
             "layer": layer_name(layer[0]),
             "layer_chosen_on": f"dev pools of {', '.join(dev_pools)}" if len(layers) > 1 and dev_pools else None,
             "languages": by_language,
-            "means": {name: retrieval_means(by_language, name) for name in embeds},
+            "means": {name: retrieval_means(by_language, name) for name in readers},
             "left_out": left_out(pools, self.languages),
         }
-
-    def _embed_with(self, encoder: Encoder, layers: Sequence[int], counts: Counter[str] | None = None) -> Embed:
-        trained = self.trained
-
-        def embed(texts: Sequence[str], language: str) -> Table:
-            return trained.encode(texts, language, layers, encoder=encoder, counts=counts)
-
-        return embed
-
-    def _embed_bag(self, table: Table) -> Embed:
-        trained = self.trained
-
-        def embed(texts: Sequence[str], language: str) -> Table:
-            return bag_of_embeddings(table, tokenise(trained.vocabulary, texts, trained.config.max_positions))[None]
-
-        return embed
 
 
 def run_zero_shot(recipe: Recipe, run: RunFolder, folder: Path) -> dict[str, Any]:
